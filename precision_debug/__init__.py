@@ -6,13 +6,13 @@ scripts of your own. Importing this package loads no framework, and numpy only w
 
 from .safety import import_path
 
-if import_path.running_as_module():  # before anything that a file of the current folder may be named after
-    import_path.clean()
+if import_path.is_running_as_module():  # before anything that a file of the current folder may be named after
+    import_path.remove_front_folder()
 
 from typing import TYPE_CHECKING
 
 from .__about__ import __version__ as __version__
-from .safety.late import lazy_exports
+from .safety.late import make_lazy_exports
 
 __all__ = [
     "AssertClose",
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .report.model import Report
     from .run.script_hooks import AssertClose
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__,
     {
         "api": "compare",

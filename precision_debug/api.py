@@ -20,9 +20,9 @@ from .report.outputs import make_ready
 from .run import deliver, pipeline, supervisor
 from .run.companion_files import refuse_overwriting
 from .run.journal import Journal
-from .run.locked_folder import JOURNAL, run_folder, scratch
+from .run.locked_folder import JOURNAL, make_scratch_folder, run_folder
 from .run.plan import make_plan
-from .settings.options import checked_tolerance, options_of, spec_of
+from .settings.options import check_tolerance, list_options, spec_of
 
 __all__ = ["compare"]
 
@@ -53,20 +53,21 @@ def compare(
     Raises PrecisionDebugError; an out-of-tolerance result is not an error. Nothing is printed: the logger
     "precision_debug.compare" has each stage and note (INFO) and each finished row (DEBUG).
     """
-    arrays = () if isinstance(inputs, (str, os.PathLike)) else _samples(inputs)
+    arrays = () if isinstance(inputs, (str, os.PathLike)) else _as_sample_sets(inputs)
     chosen = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
     spec = _spec_of(
-        _files(model, "model"), None if baseline_model is None else _files(baseline_model, "baseline_model"), chosen,
+        _as_model_files(model, "model"), None if baseline_model is None else _as_model_files(baseline_model,
+        "baseline_model"), chosen,
         tolerance,
     )  # fmt: skip
     several = isinstance(output, Iterable) and not isinstance(output, (str, os.PathLike))
     named: Iterable[Any] = output if several else (output,)  # type: ignore[assignment]
-    outputs = [Path(_path(one, "output")) for one in named]
+    outputs = [Path(_as_path_text(one, "output")) for one in named]
     for path in outputs:  # what is wrong with the call itself is said before anything is written
         refuse_unknown(path)
     make_plan(spec, check_machine=False)
     if not isolated:
-        return _compared_here(spec, outputs, arrays)
+        return _compare_in_this_process(spec, outputs, arrays)
     if arrays:
         raise TypeError("isolated=True takes inputs as a path: arrays do not travel to the child process")
     outcome = supervisor.supervise(spec, outputs or [Path("output/output.xlsx")], on_event=_log_plain)
@@ -80,7 +81,7 @@ def _spec_of(
     model: ModelFiles, baseline_model: ModelFiles | None, chosen: Mapping[str, Any], tolerance: Tolerance | None
 ) -> RunSpec:
     """Make a RunSpec; what is no option of the command line, by its name, is a backend's setting."""
-    ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
+    ours = {one.name: one for one in list_options(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
     values = {name: ours[name].read(one, name) for name, one in chosen.items() if name in ours and one is not None}
     if not values.get("run_mode"):
         raise UsageError(say("no_run_mode"), hint=say("name_the_target"))
@@ -90,13 +91,13 @@ def _spec_of(
         values,
         model=model,
         baseline_model=baseline_model,
-        options={name: _plain(one) for name, one in chosen.items() if name not in ours},
+        options={name: _to_plain_value(one) for name, one in chosen.items() if name not in ours},
         command="precision_debug.compare",
-        **({} if tolerance is None else {"tolerance": checked_tolerance(tolerance)}),
+        **({} if tolerance is None else {"tolerance": check_tolerance(tolerance)}),
     )
 
 
-def _compared_here(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapping[str, Any]]) -> Report:
+def _compare_in_this_process(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapping[str, Any]]) -> Report:
     """In this process. An error that leaves finished rows behind is raised after their report was written."""
     refuse_overwriting(outputs, spec)
     outputs = [Path(os.path.abspath(path)) for path in outputs]
@@ -107,7 +108,7 @@ def _compared_here(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapp
             folder, held = run_folder(outputs[0].parent, job, hint="choose another place")
             stack.callback(os.close, held)
         else:
-            folder, _ = stack.enter_context(scratch())
+            folder, _ = stack.enter_context(make_scratch_folder())
         try:
             with Journal(folder / JOURNAL, on_event=_log) as journal:
                 pipeline.execute(spec, journal, folder=folder, feeds=arrays)
@@ -136,7 +137,7 @@ def _log(event: Any) -> None:
             _LOG.info("%s", text)
 
 
-def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
+def _as_sample_sets(inputs: Any) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(inputs, Iterable):
         raise InputError(say("no_arrays", kind=type(inputs).__name__), where="inputs")
     samples = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
@@ -149,23 +150,23 @@ def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
     return samples
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     """Return a setting's value as it travels: paths as text."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+        return {str(key): _to_plain_value(item) for key, item in value.items()}
+    return [_to_plain_value(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
-def _files(model: str | Path | ModelFiles, where: str) -> ModelFiles:
+def _as_model_files(model: str | Path | ModelFiles, where: str) -> ModelFiles:
     if isinstance(model, ModelFiles):
         return model
-    path = _path(model, where)
+    path = _as_path_text(model, where)
     return ModelFiles(model_dir=path) if os.path.isdir(path) else ModelFiles(model_file=path)
 
 
-def _path(given: Any, where: str) -> str:
+def _as_path_text(given: Any, where: str) -> str:
     """Return a path as text. Raises UsageError for what is none."""
     path = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(path, str):

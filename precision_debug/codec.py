@@ -60,7 +60,7 @@ def encode(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"$float": str(value)}
     if dataclasses.is_dataclass(kind):
-        return _dataclass(value)
+        return _encode_dataclass(value)
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -74,10 +74,10 @@ def encode(value: Any) -> Any:
     raise TypeError(f"{kind.__name__} does not travel in JSON")
 
 
-def _dataclass(value: Any) -> dict[str, Any]:
+def _encode_dataclass(value: Any) -> dict[str, Any]:
     plain, codes = {}, {}
     kind: Any = type(value)
-    for name, default, says in _fields(kind):
+    for name, default, says in _list_fields(kind):
         item = getattr(value, name)
         if item is default:
             continue
@@ -89,7 +89,7 @@ def _dataclass(value: Any) -> dict[str, Any]:
         if of is type(default) and item == default:
             continue
         plain[name] = encode(item)
-        if says and (code := _codes(item)) is not None:
+        if says and (code := _codes_beside(item)) is not None:
             codes[name] = code
     if codes:
         plain[_CODES] = codes
@@ -97,7 +97,7 @@ def _dataclass(value: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
+def _list_fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
     """Return names and defaults, and whether a field may hold reasons."""
     rows = []
     for field in dataclasses.fields(kind):
@@ -109,24 +109,27 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
     return tuple(rows)
 
 
-def _codes(item: Any) -> Any:
+def _codes_beside(item: Any) -> Any:
     """Return what stands beside a sentence, or beside several of them; None where no code is known."""
     if isinstance(item, Reason):
         if not item.code:
             return None
-        return {"code": item.code, **({"args": {k: _argument(v) for k, v in item.args.items()}} if item.args else {})}
+        return {
+            "code": item.code,
+            **({"args": {k: _encode_argument(v) for k, v in item.args.items()}} if item.args else {}),
+        }
     if isinstance(item, (list, tuple)):
-        several = [_codes(each) for each in item]
+        several = [_codes_beside(each) for each in item]
         return several if any(several) else None
     if isinstance(item, Mapping):
-        return {str(key): code for key, each in item.items() if (code := _codes(each)) is not None} or None
+        return {str(key): code for key, each in item.items() if (code := _codes_beside(each)) is not None} or None
     return None
 
 
-def _argument(value: Any) -> Any:
+def _encode_argument(value: Any) -> Any:
     if isinstance(value, Reason):
-        return {"text": str(value), **(_codes(value) or {})}
-    return [_argument(each) for each in value] if isinstance(value, tuple) else encode(value)
+        return {"text": str(value), **(_codes_beside(value) or {})}
+    return [_encode_argument(each) for each in value] if isinstance(value, tuple) else encode(value)
 
 
 def decode(kind: type[T], data: Any) -> T:
@@ -136,7 +139,7 @@ def decode(kind: type[T], data: Any) -> T:
     that this version does not know, of a newer one, are left out.
     """
     try:
-        return msgspec.convert(_revived(data), kind, dec_hook=_reason)
+        return msgspec.convert(_restore_special_values(data), kind, dec_hook=_decode_reason)
     except (msgspec.MsgspecError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
@@ -157,52 +160,52 @@ def decode_line(kind: type[T], line: bytes) -> T | None:
 
 @functools.cache
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind, dec_hook=_reason)
+    return msgspec.json.Decoder(kind, dec_hook=_decode_reason)
 
 
-def _reason(kind: type, value: Any) -> Any:
+def _decode_reason(kind: type, value: Any) -> Any:
     if kind is Reason and isinstance(value, str):
         return value if isinstance(value, Reason) else Reason(value)
     raise TypeError(f"{kind.__name__} from {type(value).__name__}")
 
 
-def _revived(data: Any) -> Any:
+def _restore_special_values(data: Any) -> Any:
     """Return plain data with its floats that are not finite, and with sentences that know their code."""
     if type(data) is list:
-        return [_revived(item) if type(item) in _LOOKED_AT else item for item in data]
+        return [_restore_special_values(item) if type(item) in _LOOKED_AT else item for item in data]
     if type(data) is int and abs(data) > _MOST:
         raise ValueError("a whole number that no float comes near")
     if type(data) is not dict:
         return data
     if data.keys() == {"$float"}:
         return float(data["$float"])
-    alive = {key: _revived(item) if type(item) in _LOOKED_AT else item for key, item in data.items()}
+    alive = {key: _restore_special_values(item) if type(item) in _LOOKED_AT else item for key, item in data.items()}
     codes = alive.get(_CODES)
     if type(codes) is dict:
         for name, code in codes.items():
             if name in alive and name != _CODES:
-                alive[name] = _coded(alive[name], code)
+                alive[name] = _attach_codes(alive[name], code)
     return alive
 
 
-def _coded(said: Any, code: Any) -> Any:
+def _attach_codes(said: Any, code: Any) -> Any:
     """Sentences with the codes beside them; those that do not fit together stay sentences."""
     if type(said) is str and type(code) is dict and type(code.get("code")) is str:
         args = code.get("args")
-        found = {k: _reason_argument(v) for k, v in args.items()} if type(args) is dict else {}
+        found = {k: _decode_reason_argument(v) for k, v in args.items()} if type(args) is dict else {}
         return Reason(said, code["code"], found)
     if type(said) is list and type(code) is list and len(said) == len(code):
-        return [_coded(each, one) for each, one in zip(said, code, strict=True)]
+        return [_attach_codes(each, one) for each, one in zip(said, code, strict=True)]
     if type(said) is dict and type(code) is dict:
-        return {key: _coded(each, code.get(key)) for key, each in said.items()}
+        return {key: _attach_codes(each, code.get(key)) for key, each in said.items()}
     return said
 
 
-def _reason_argument(value: Any) -> Any:
+def _decode_reason_argument(value: Any) -> Any:
     """Return an argument as it was."""
     if type(value) is list:
-        return tuple(_reason_argument(each) for each in value)
+        return tuple(_decode_reason_argument(each) for each in value)
     if type(value) is dict:
         text = value.get("text")
-        return _coded(text, value) if type(value.get("code")) is str else Reason(str(text))
+        return _attach_codes(text, value) if type(value.get("code")) is str else Reason(str(text))
     return value

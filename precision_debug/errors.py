@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .safety.untrusted import visible
+from .safety.untrusted import make_visible
 
 __all__ = [
     "BackendCrash",
@@ -34,8 +34,8 @@ __all__ = [
     "PrecisionDebugError",
     "RecordingError",
     "UsageError",
-    "shortened",
-    "translated",
+    "shorten",
+    "translate_errors",
 ]
 
 
@@ -49,9 +49,9 @@ class PrecisionDebugError(Exception):
     exit_status = 2
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        self.what = _kept(what)
-        self.where = _kept(where)
-        self.hint = _kept(hint)
+        self.what = _keep_on_one_line(what)
+        self.where = _keep_on_one_line(where)
+        self.hint = _keep_on_one_line(hint)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -62,9 +62,9 @@ class PrecisionDebugError(Exception):
         return _rebuild, (type(self), self.what, self.where, self.hint)
 
 
-def _kept(text: str) -> str:
+def _keep_on_one_line(text: str) -> str:
     """On one line; a Reason that is so already stays one, for those who read it in another language."""
-    line = _one_line(text)
+    line = _join_lines(text)
     return text if line == text else line
 
 
@@ -75,24 +75,24 @@ def _rebuild(kind: type[PrecisionDebugError], what: str, where: str, hint: str) 
 _LONG_WORD = 100
 
 
-def shortened(text: str, limit: int = 800) -> str:
+def shorten(text: str, limit: int = 800) -> str:
     """Shorten a text to one line of at most about ``limit`` characters.
 
     It keeps both ends: what failed stands at the one, why at the other. Long words (node names, paths) give way first.
     """
-    line = _one_line(text)
+    line = _join_lines(text)
     if len(line) > limit:
-        line = re.sub(rf"\S{{{_LONG_WORD},}}", lambda word: _middle_out(word[0], _LONG_WORD), line)
-    return _middle_out(line, limit)
+        line = re.sub(rf"\S{{{_LONG_WORD},}}", lambda word: _cut_middle_out(word[0], _LONG_WORD), line)
+    return _cut_middle_out(line, limit)
 
 
-def _middle_out(text: str, limit: int) -> str:
+def _cut_middle_out(text: str, limit: int) -> str:
     half = (limit - 1) // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
-def _one_line(text: str) -> str:
-    return visible(" ".join(str(text).split()))
+def _join_lines(text: str) -> str:
+    return make_visible(" ".join(str(text).split()))
 
 
 class UsageError(PrecisionDebugError):
@@ -134,7 +134,7 @@ class BackendCrash(BackendError):
 
 
 @contextmanager
-def translated(where: str, ours: Callable[[Exception], PrecisionDebugError]) -> Iterator[None]:
+def translate_errors(where: str, ours: Callable[[Exception], PrecisionDebugError]) -> Iterator[None]:
     """Turn what a call of a framework raises into one of our errors, chained; our own pass as they are.
 
     where: the model's file, for the one failure that all frameworks share, memory. ours: makes the error of any other.

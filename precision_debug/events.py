@@ -15,6 +15,7 @@ from .inspector import EngineLayer
 from .numbers.told import Portrait, Repeats, TokenEffects, Tokens
 from .reasons import Reason, ReasonOrText
 from .records import (
+    ComparedSide,
     Explanation,
     InputInfo,
     Introduced,
@@ -23,7 +24,6 @@ from .records import (
     Repeated,
     Row,
     RunSpec,
-    Side,
     TensorMeta,
     TensorStats,
 )
@@ -69,7 +69,7 @@ __all__ = [
     "Trying",
     "read",
     "read_line",
-    "written",
+    "to_plain_event",
 ]  # fmt: skip
 
 
@@ -114,7 +114,7 @@ class SideOpened:
 
     event: ClassVar[str] = "side"
     side: str
-    info: Side
+    info: ComparedSide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,7 +401,7 @@ EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event
 """Every event, by its name in a journal."""
 
 
-def written(event: Event) -> dict[str, Any]:
+def to_plain_event(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
     return {"event": event.event, **encode(event)}
 
@@ -419,7 +419,8 @@ def read_line(line: bytes, wanted: Collection[str]) -> Event | None:
 
 
 def read(plain: Mapping[str, Any]) -> Event | None:
-    """Read an event that ``written`` wrote; None for an unknown name. Raises ValueError, TypeError or KeyError."""
+    """Read an event that ``to_plain_event`` wrote; None for an unknown name. Raises ValueError, TypeError or
+    KeyError."""
     kind: Any = EVENTS.get(plain["event"])
     found: Event | None = None if kind is None else decode(kind, dict(plain))
     return found

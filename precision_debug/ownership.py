@@ -23,8 +23,17 @@ from .errors import OutputError, PrecisionDebugError
 from .reasons import say
 
 __all__ = [
-    "LIST", "MARK", "crc_of", "foreign_in", "foreign_names", "free_folder", "is_ours", "list_in", "owned",
-    "refuse_foreign", "remember",
+    "LIST",
+    "MARK",
+    "choose_free_folder",
+    "compute_crc",
+    "guard_output",
+    "is_ours",
+    "list_foreign_files",
+    "list_foreign_names",
+    "list_in",
+    "refuse_foreign",
+    "remember",
 ]  # fmt: skip
 
 LIST = ".precision_debug.jsonl"
@@ -61,22 +70,22 @@ def is_ours(path: Path) -> bool:
         return True
     place = Path(os.path.realpath(path))
     try:
-        return _marked(place) or _listed(place, state.st_size)
+        return _is_marked_file(place) or _is_listed(place, state.st_size)
     except OSError:
         return False
 
 
-def _marked(path: Path) -> bool:
+def _is_marked_file(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(1 << 10)
     if any(mark in head for mark in _HEADS):
         return True
     if head.startswith(b"precision_debug: belongs to "):  # a run's log
         return True
-    return head.startswith(b"PK") and _marked_archive(path)
+    return head.startswith(b"PK") and _is_marked_archive(path)
 
 
-def _marked_archive(path: Path) -> bool:
+def _is_marked_archive(path: Path) -> bool:
     """Return a workbook of ours says so in its properties, any other archive in its comment."""
     strange = (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError)
     with contextlib.suppress(*strange), zipfile.ZipFile(path) as archive:
@@ -85,9 +94,9 @@ def _marked_archive(path: Path) -> bool:
     return False
 
 
-def _listed(path: Path, size: int) -> bool:
+def _is_listed(path: Path, size: int) -> bool:
     lines = [one for one in list_in(path.parent) if one["name"] == path.name and one["bytes"] == size]
-    return bool(lines) and crc_of(path) in {one["crc32"] for one in lines}
+    return bool(lines) and compute_crc(path) in {one["crc32"] for one in lines}
 
 
 def list_in(folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -106,16 +115,16 @@ def remember(path: Path) -> None:
     """Write a file's line into the list of its folder, unless it bears a mark itself."""
     place = Path(os.path.realpath(path))
     with contextlib.suppress(OSError):  # it is then refused the next time, and nothing is lost
-        if not stat.S_ISREG(os.stat(place).st_mode) or not os.path.getsize(place) or _marked(place):
+        if not stat.S_ISREG(os.stat(place).st_mode) or not os.path.getsize(place) or _is_marked_file(place):
             return
-        line = {"name": place.name, "bytes": place.stat().st_size, "crc32": crc_of(place)}
+        line = {"name": place.name, "bytes": place.stat().st_size, "crc32": compute_crc(place)}
         if line not in list_in(place.parent):
             with (place.parent / LIST).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
 
 @contextlib.contextmanager
-def owned(path: str | Path, *beside: str | Path, hint: Any = None) -> Iterator[Path]:
+def guard_output(path: str | Path, *beside: str | Path, hint: Any = None) -> Iterator[Path]:
     """Guard what writes ``path``, and maybe files beside it: refuse what is somebody else's, and remember the rest.
 
     Folders that are missing are made. Raises OutputError.
@@ -130,7 +139,7 @@ def owned(path: str | Path, *beside: str | Path, hint: Any = None) -> Iterator[P
             remember(Path(one))
 
 
-def foreign_in(folder: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
+def list_foreign_files(folder: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
     """Return what in a folder, and in the folders in it, is not ours. only: patterns of names that count."""
     patterns = tuple(only)
     return sorted(
@@ -139,25 +148,26 @@ def foreign_in(folder: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
     )  # fmt: skip
 
 
-def foreign_names(folder: Path) -> set[str]:
+def list_foreign_names(folder: Path) -> set[str]:
     """Return the names in a folder that are not ours, those of folders in it where they hold anything that is not."""
     there = folder.iterdir() if folder.is_dir() else ()
     return {
-        one.name for one in there if one.name != LIST and (foreign_in(one) if one.is_dir() else not is_ours(one))
+        one.name for one in there if one.name != LIST
+        and (list_foreign_files(one) if one.is_dir() else not is_ours(one))
     }  # fmt: skip
 
 
-def free_folder(folder: Path, names: Iterable[str]) -> Path:
+def choose_free_folder(folder: Path, names: Iterable[str]) -> Path:
     """Return the folder, or the first of its name with a number in which no file of these names is somebody else's."""
     wanted = set(names)
     for number in itertools.count(1):
         place = folder if number == 1 else folder.with_name(f"{folder.name}.{number}")
-        if not wanted & foreign_names(place):
+        if not wanted & list_foreign_names(place):
             return place
     raise AssertionError("there are endless numbers")
 
 
-def crc_of(path: Path) -> int:
+def compute_crc(path: Path) -> int:
     """Return the CRC-32 of a file's bytes, read in blocks."""
     crc = 0
     with path.open("rb") as file:

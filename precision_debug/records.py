@@ -13,10 +13,36 @@ from .reasons import NOTHING, Reason, ReasonOrText, say
 from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
-    "UNFUSED", "Availability", "Comparison", "Culprit", "Decision", "Doubt", "Effect", "Explanation", "InputInfo",
-    "InputMeta", "Introduced", "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row",
-    "RunMode", "RunSpec", "SamplesRead", "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta",
-    "TensorStats", "Tolerance",
+    "UNFUSED",
+    "Availability",
+    "ComparedSide",
+    "Comparison",
+    "Culprit",
+    "Decision",
+    "Doubt",
+    "Effect",
+    "Explanation",
+    "GraphOperator",
+    "InputInfo",
+    "InputMeta",
+    "Introduced",
+    "MetricChange",
+    "ModelFiles",
+    "Number",
+    "Overlap",
+    "Repeated",
+    "Row",
+    "RunMode",
+    "RunSpec",
+    "SamplesRead",
+    "SessionSpec",
+    "Shape",
+    "Slices",
+    "Status",
+    "Stored",
+    "TensorMeta",
+    "TensorStats",
+    "Tolerance",
 ]  # fmt: skip
 
 UNFUSED = "unfused"
@@ -341,7 +367,7 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operator:
+class GraphOperator:
     """An operator as its graph has it.
 
     attributes: as plain values; and the constants that it reads, by name, in the order of its inputs, as numpy arrays.
@@ -617,7 +643,7 @@ class FileState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class ComparedSide:
     """One of the two runs that are compared.
 
     versions: framework and device to version. notes: what the session wants to be said, and doubts: what did not run as

@@ -29,8 +29,18 @@ if TYPE_CHECKING:
     from .protocols import Backend
 
 __all__ = [
-    "BUILT_IN", "GROUP", "Plugin", "backends", "behind", "find", "is_mode_like", "modes_for", "opened", "plugins",
-    "products", "wording",
+    "BUILT_IN",
+    "GROUP",
+    "Plugin",
+    "backends",
+    "find",
+    "find_wording",
+    "import_from_door",
+    "is_mode_like",
+    "list_behind_door",
+    "modes_for",
+    "plugins",
+    "products",
 ]  # fmt: skip
 
 GROUP = "precision_debug.backends"
@@ -92,21 +102,21 @@ def products() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     return {name: importlib.import_module(f"{folder}.{name}").DOORS for name in sorted(names)}
 
 
-def behind(door: str) -> Mapping[str, str]:
+def list_behind_door(door: str) -> Mapping[str, str]:
     """Return what the products put behind a door: its name to "module" or "module:attribute"."""
     return {name: target for doors in products().values() for name, target in doors.get(door, {}).items()}
 
 
-def opened(door: str, name: str) -> Any:
+def import_from_door(door: str, name: str) -> Any:
     """Import what a product put behind a door. Raises UsageError where no product that is here did."""
-    module, _, attribute = behind(door).get(name, "").partition(":")
+    module, _, attribute = list_behind_door(door).get(name, "").partition(":")
     if not module:
         raise UsageError(say("no_product"), where=name, hint=say("install_whole"))
     found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
 
 
-def wording(code: str) -> Wording | None:
+def find_wording(code: str) -> Wording | None:
     """Return what a catalogue has under a code; a backend's own are asked for where the code starts with its name."""
     owner, dot, _ = code.partition(".")
     return (reasons_of(owner) if dot else CORE).get(code)
@@ -188,7 +198,7 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
     several = mode.replace(",", " ").split()
     if len(several) > 1:
         raise UsageError(say("several_modes", mode=mode), hint=say("sweep_them", modes=shlex.join(several)))
-    hint = say("near_modes_for", near=_near_modes(mode, names), kind=kind)
+    hint = say("near_modes_for", near=_find_near_modes(mode, names), kind=kind)
     raise UsageError(say("unknown_mode", mode=mode), hint=hint)
 
 
@@ -200,7 +210,7 @@ _WORDS = {
 """What people call an engine or a precision, and what run modes call it."""
 
 
-def _near_modes(mode: str, names: Sequence[str]) -> list[str]:
+def _find_near_modes(mode: str, names: Sequence[str]) -> list[str]:
     """Return three modes that a mistyped one may have meant.
 
     First those that share most of its words, then the most similar, then the first ones of the list."""

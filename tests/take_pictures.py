@@ -26,7 +26,7 @@ from planted.onnx_faults import Graph, tokens
 
 from precision_debug.report import Report
 from precision_debug.report.formats.json import load
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 _LAYER = 2
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +80,7 @@ def code() -> str:
 
 def words(report: Report) -> list[list[str]]:
     """Return the first sentences, in both languages, without what another processor may compute otherwise."""
-    return [[re.sub(r"\d[\d.,e+-]*", "#", text) for text in (said.en, said.zh)] for said in lead(report)]
+    return [[re.sub(r"\d[\d.,e+-]*", "#", text) for text in (said.en, said.zh)] for said in lead_sentences(report)]
 
 
 def small(path: Path, wide: int) -> None:

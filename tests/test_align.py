@@ -6,7 +6,7 @@ import pytest
 
 from precision_debug.errors import MarkError
 from precision_debug.pairing import isomorphic
-from precision_debug.pairing.align import Alignment, align, stem
+from precision_debug.pairing.align import Alignment, align, strip_iteration
 from precision_debug.protocols import Matches
 from precision_debug.records import TensorMeta
 
@@ -112,7 +112,7 @@ def test_an_iteration_is_paired_with_the_same_iteration() -> None:
     [("x@3", "x"), ("a@b@0", "a@b"), ("x", "x"), ("x@y", "x@y"), ("x@", "x@"), ("x3", "x3")],
 )
 def test_the_name_without_its_iteration(name: str, before: str) -> None:
-    assert stem(name) == before
+    assert strip_iteration(name) == before
 
 
 def test_a_tensor_that_is_listed_by_its_iteration_is_paired_as_listed() -> None:
@@ -209,8 +209,8 @@ def test_two_files_that_are_one_graph_but_for_names() -> None:
 
 def test_a_chain_of_other_names_is_paired_in_a_time_that_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    real = isomorphic._made
-    monkeypatch.setattr(isomorphic, "_made", lambda *given: made.append(1) or real(*given))
+    real = isomorphic._signature_of
+    monkeypatch.setattr(isomorphic, "_signature_of", lambda *given: made.append(1) or real(*given))
 
     def looks(length: int) -> int:
         made.clear()

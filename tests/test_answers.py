@@ -13,8 +13,8 @@ import pytest
 from precision_debug import compare
 from precision_debug.cli import main
 from precision_debug.errors import InputError, UsageError
-from precision_debug.numbers.scores import counts, score
-from precision_debug.report.lead import lead
+from precision_debug.numbers.scores import choose_class_counts, score_classes
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
 
 FUNCTIONS = """
@@ -56,7 +56,7 @@ def test_the_first_k_classes_in_any_order_against_brute_force() -> None:
     base = rng.normal(size=(64, 9)).astype(np.float32)
     other = base + 0.3 * rng.normal(size=base.shape).astype(np.float32)
     labels = rng.integers(0, 9, 64)
-    found = score({"y": base}, {"y": other}, labels, (1, 3))
+    found = score_classes({"y": base}, {"y": other}, labels, (1, 3))
     assert found is not None
     ours, theirs = (
         [set(sorted(range(9), key=lambda k, line=line: -line[k])[:3]) for line in one] for one in (base, other)
@@ -72,7 +72,7 @@ def test_the_first_k_classes_in_any_order_against_brute_force() -> None:
     ("asked", "found"), [((False, None), ()), ((True, None), (1,)), ((True, 5), (1, 5)), ((False, 1), (1,))]
 )
 def test_which_k_are_asked_for(asked: Any, found: tuple[int, ...]) -> None:
-    assert counts(*asked) == found
+    assert choose_class_counts(*asked) == found
 
 
 def test_top_k_of_one_sample_and_of_many(model: Path, tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_it_decides_in_place_of_the_tolerance(model: Path, tmp_path: Path) -> No
     good = run(model, atol=1e-12, rtol=0.0, compare=f"{tmp_path / 'own.py'}:close")
     assert good.verdict is Verdict.PASS
     assert set(good.checks.values()) == {1.0}
-    assert "accepts the outputs" in lead(good)[0].en
+    assert "accepts the outputs" in lead_sentences(good)[0].en
     bad = run(model, compare=f"{tmp_path / 'own.py'}:never")
     assert (bad.verdict, bad.exit_status, dict(bad.checks)) == (Verdict.FAIL, 1, {"": 0.0})
-    assert "rejects the outputs" in lead(bad)[0].en
+    assert "rejects the outputs" in lead_sentences(bad)[0].en
     bad.save(tmp_path / "bad.json")
     assert Report.load(tmp_path / "bad.json").verdict is Verdict.FAIL
 
@@ -113,7 +113,7 @@ def test_it_is_asked_of_every_sample_also_by_several_workers(model: Path, tmp_pa
     found = compare(model, run_mode="ort_opt", inputs=inputs, compare=own, explain="off")
     assert dict(found.checks) == {"": 0.75}
     assert found.checked == 4
-    assert "1 of 4 samples" in lead(found)[0].en
+    assert "1 of 4 samples" in lead_sentences(found)[0].en
     np.savez(tmp_path / "x.npz", x=np.stack([one["x"] for one in inputs]))
     words = [
         "--model_file",
@@ -226,8 +226,8 @@ def test_a_metric_that_falls_by_no_chance_is_said_first_and_fails(name: str, tmp
     found = measured(tmp_path, [0.1, 0.12, 0.08, 0.1, 0.11, 0.09, 0.1, 0.1], name)
     assert code_of(found) == ("refuted", "metric_fell")
     assert (found.verdict, found.exit_status) == (Verdict.FAIL, 1)
-    assert f"`{name}`" in lead(found)[0].en
-    assert f"`{name}`" in lead(found)[0].zh
+    assert f"`{name}`" in lead_sentences(found)[0].en
+    assert f"`{name}`" in lead_sentences(found)[0].zh
     change = found.metric
     assert change is not None
     assert change.low is not None
@@ -264,7 +264,7 @@ def test_a_bound_decides_in_place_of_the_error(bound: str, state: str, tmp_path:
     found = measured(tmp_path, [0.1] * 3, metric_drop=bound)
     assert code_of(found)[0] == state
     assert found.verdict is (Verdict.PASS if state == "held" else Verdict.FAIL)
-    assert "`steep`" in lead(found)[0].en
+    assert "`steep`" in lead_sentences(found)[0].en
     wide = measured(tmp_path, [0.1] * 3, metric_drop=bound, atol=0, rtol=0)
     assert wide.verdict is Verdict.FAIL, "a tolerance that was given holds beside it"
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from precision_debug.pairing.align import align
 from precision_debug.records import Row, Status, TensorMeta
-from precision_debug.report.complete_table import complete_table
+from precision_debug.report.complete_table import make_complete_table
 
 
 def test_a_run_that_ended_early_drops_no_tensor_of_either_side() -> None:
     base = [TensorMeta(name=name, op_type="Op") for name in ("a", "b")]
     target = [TensorMeta(name=name, op_type="Op") for name in ("a", "own", "b")]
-    rows = complete_table([], align(base, target), failure="crashed")
+    rows = make_complete_table([], align(base, target), failure="crashed")
     assert [(row.name, row.status) for row in rows] == [
         ("a", Status.NOT_COMPARED),
         ("own", Status.UNMATCHED),
@@ -27,7 +27,7 @@ def reasons(ran: bool, *compared: str) -> dict[str, str]:
         Row(index=0, op_type="Op", name=name, target_name=name, status=Status.NOT_COMPARED, reason="compared")
         for name in compared
     ]
-    table = complete_table(rows, align(base, target), failure="broke", ran=ran)
+    table = make_complete_table(rows, align(base, target), failure="broke", ran=ran)
     return {row.name: getattr(row.reason, "code", row.reason) for row in table}
 
 

@@ -73,17 +73,17 @@ def test_who_was_at_work(events: list[Any], sides: list[str], tmp_path: Path) ->
     with Journal(tmp_path / JOURNAL) as journal:
         for one in events:
             journal.write(event(one))
-    assert outcome._at_work(tmp_path) == sides
-    assert all(outcome._modes(tmp_path)[side] == f"mode of the {side}" for side in sides)
+    assert outcome._list_sides_at_work(tmp_path) == sides
+    assert all(outcome._modes_by_side(tmp_path)[side] == f"mode of the {side}" for side in sides)
 
 
 def test_nothing_is_said_of_what_could_not_be_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(tmp_path / JOURNAL) as journal:
         journal.write(Stage(text=say("stage_running", side=say("target"), mode="m")))
     (tmp_path / "job.json").write_text(json.dumps({"spec": {}}))
-    assert outcome.whose_crash(tmp_path) == ""
+    assert outcome.describe_crash(tmp_path) == ""
     monkeypatch.setattr(outcome, "_PATIENCE", 0.0)
-    assert outcome.whose_crash(tmp_path) == ""
+    assert outcome.describe_crash(tmp_path) == ""
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from precision_debug import compare
 from precision_debug.cli import main
-from precision_debug.products.search.sweep.plot import svg
+from precision_debug.products.search.sweep.plot import draw_svg
 from precision_debug.products.search.sweep.result import Mode, Speed, Sweep
-from precision_debug.products.tools.difference_reports import sentences
-from precision_debug.report.difference import Change, difference
+from precision_debug.products.tools.difference_reports import list_sentences
+from precision_debug.report.difference import Change, compare_reports
 from precision_debug.report.formats.json import load
-from precision_debug.report.formats.xlsx.chart import curve
+from precision_debug.report.formats.xlsx.chart import make_curve
 from precision_debug.report.model import Report
-from precision_debug.testing.thresholds import Thresholds, complaint
+from precision_debug.testing.thresholds import Thresholds, find_complaint
 
 pytest.importorskip("onnxruntime")
 
@@ -105,31 +105,31 @@ def test_a_report_of_before_is_read_with_infinite_errors(report: Report, tmp_pat
               {"operators": {"Softmax": 1e-2}}],
 )  # fmt: skip
 def test_no_threshold_lets_it_pass(report: Report, table: dict[str, object]) -> None:
-    said = complaint(report, Thresholds.of(table))
+    said = find_complaint(report, Thresholds.of(table))
     assert holds_approved(said)
 
 
 def test_an_operators_threshold_does_not_loosen_that_of_outputs(folder: Path) -> None:
     report = compare(folder / "m.onnx", run_mode="ort_fp16_sim", inputs={"x": X / 1024})
     loose = Thresholds.of({"outputs": 1e-12, "operators": {"Tanh": 1.0}, "tensors": {"t": 1.0}})
-    assert "Tanh t: Rel L2" in complaint(report, loose)
-    assert "Tanh t: Rel L2" in complaint(report, Thresholds.of({"outputs": 1.0, "operators": {"Tanh": 1e-12}}))
-    assert not complaint(report, Thresholds.of({"outputs": 1.0, "operators": {"Tanh": 1.0}}))
+    assert "Tanh t: Rel L2" in find_complaint(report, loose)
+    assert "Tanh t: Rel L2" in find_complaint(report, Thresholds.of({"outputs": 1.0, "operators": {"Tanh": 1e-12}}))
+    assert not find_complaint(report, Thresholds.of({"outputs": 1.0, "operators": {"Tanh": 1.0}}))
 
 
 def test_the_difference_of_two_reports_names_what_became_infinite(
     folder: Path, report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calm = compare(folder / "m.onnx", run_mode="ort_fp16_sim", inputs={"x": X / 1024})
-    found = difference(calm, report)
+    found = compare_reports(calm, report)
     one = next(tensor for tensor in found.of(Change.WORSE) if tensor.name == "y")
     assert one.ratio == math.inf
-    text = " ".join(said.en for said in sentences(found))
+    text = " ".join(said.en for said in list_sentences(found))
     assert "Mul `y` the most: " in text
     assert " to inf" in text
     assert "(1 x)" not in text
     assert holds_approved(text)
-    back = difference(report, calm)
+    back = compare_reports(report, calm)
     assert next(tensor for tensor in back.tensors if tensor.name == "y").change is Change.BETTER
     calm.save(tmp_path / "a.json")
     report.save(tmp_path / "b.json")
@@ -140,7 +140,7 @@ def test_the_difference_of_two_reports_names_what_became_infinite(
 
 
 def test_it_is_drawn_above_every_gridline(report: Report) -> None:
-    drawn = curve(report)
+    drawn = make_curve(report)
     assert [point.name for point in drawn.points if point.broken] == ["y"]
     power = math.log10(drawn.edge)
     assert drawn.high < drawn.edge < drawn.top
@@ -159,9 +159,9 @@ def test_the_plot_of_a_sweep_has_infinite_errors_on_top() -> None:
     def mode(name: str, error: float) -> Mode:
         return Mode(name=name, rel_l2=error, speeds=(Speed(batch=1, runs=3, median=1e-3, p99=1e-3, build=0.1, size=1),))
 
-    drawn = svg(Sweep(modes=(mode("good", 1e-3), mode("lost", math.inf))))
+    drawn = draw_svg(Sweep(modes=(mode("good", 1e-3), mode("lost", math.inf))))
     marks = [float(part.split('cy="')[1].split('"')[0]) for part in drawn.split("<circle ")[1:]]
     lines = [float(part.split('y1="')[1].split('"')[0]) for part in drawn.split("<line ")[1:] if 'x1="80"' in part]
     assert "lost" in drawn
     assert marks[1] < min(lines) - 10 < marks[0]
-    assert svg(Sweep(modes=(mode("lost", math.inf),)))
+    assert draw_svg(Sweep(modes=(mode("lost", math.inf),)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from precision_debug.numbers import cores
-from precision_debug.numbers.cores import available_cores
+from precision_debug.numbers.cores import count_available_cores
 from precision_debug.run import pools
 from precision_debug.run.pools import Processes
 
@@ -30,17 +30,17 @@ from precision_debug.run.pools import Processes
     ],
 )
 def test_who_gets_which(options: dict[str, Any], found: str, wanted: tuple[str, ...]) -> None:
-    assert pools.shares(options, found.split(",") if found else ()) == wanted
+    assert pools.list_card_shares(options, found.split(",") if found else ()) == wanted
 
 
 def test_what_this_process_may_not_use_is_not_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pools.VISIBLE, "3, 5")
-    assert pools.cards() == ("3", "5")
+    assert pools.list_cards() == ("3", "5")
     monkeypatch.setenv(pools.VISIBLE, "")
-    assert pools.cards() == ()
+    assert pools.list_cards() == ()
     monkeypatch.delenv(pools.VISIBLE)
     monkeypatch.setattr(pools, "_count", lambda: 2)
-    assert pools.cards() == ("0", "1")
+    assert pools.list_cards() == ("0", "1")
 
 
 class Visible:
@@ -74,15 +74,15 @@ class Share:
         pass
 
     def ask(self, part: Any) -> list[Any]:
-        from precision_debug.numbers.cores import available_cores, share_of_cores
+        from precision_debug.numbers.cores import count_available_cores, count_shared_cores
 
-        return [available_cores(), share_of_cores(), os.environ.get("OMP_NUM_THREADS")]
+        return [count_available_cores(), count_shared_cores(), os.environ.get("OMP_NUM_THREADS")]
 
 
 def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    share = max(1, available_cores() // 2)
+    share = max(1, count_available_cores() // 2)
     pool = Processes({}, 2, tmp_path / "log", Share)
     worker = pool.start()
     worker.ask([])

@@ -18,10 +18,10 @@ from planted.onnx_faults import Array, Graph, image, tokens
 from planted.onnx_further import k
 
 import precision_debug
-from precision_debug.explain.files import _difference
-from precision_debug.records import Culprit, Operator
+from precision_debug.explain.files import _compare_operators
+from precision_debug.records import Culprit, GraphOperator
 from precision_debug.report.blame import blame
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 def weights_of(g: Graph, name: str, value: Array, *, clip: float = 1.0, off: int = 0) -> str:
@@ -80,7 +80,7 @@ def first_of(model: Path, base: Path, mode: str, feeds: Any) -> tuple[Culprit, s
     report = precision_debug.compare(model, run_mode=mode, baseline="ort_fp32", baseline_model=base, inputs=feeds)
     assert report.explanation is not None
     assert report.explanation.culprits
-    return report.explanation.culprits[0], lead(report)[0].en
+    return report.explanation.culprits[0], lead_sentences(report)[0].en
 
 
 @pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
@@ -113,7 +113,7 @@ def test_two_runs_of_a_file_that_is_wrong_begin_with_that(tmp_path: Path) -> Non
     report = precision_debug.compare(
         g.save(tmp_path / "m.onnx", net(g, bias=1e12)), run_mode="ort_opt", inputs=g.feeds
     )  # fmt: skip
-    first, second = (one.en for one in lead(report)[:2])
+    first, second = (one.en for one in lead_sentences(report)[:2])
     assert holds_approved(first)
     assert second.startswith("All ")
 
@@ -128,7 +128,7 @@ def test_a_constant_that_a_cast_rounded_is_named(tmp_path: Path) -> None:
     report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_fp16_sim", inputs=g.feeds)
     assert report.explanation is not None
     assert report.explanation.culprits[0].evidence["weight"] == "rope.inv_freq"
-    assert holds_approved(lead(report)[0].en)
+    assert holds_approved(lead_sentences(report)[0].en)
 
 
 def test_a_transposed_weight_is_called_so(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_a_default_that_one_file_states_is_no_difference(stated: str, tmp_path: 
     ("op_type", "ways"), [("LogSoftmax", (2, -1)), ("Softmax", (-1, 2)), ("LpNormalization", (1, -2))]
 )
 def test_an_axis_counted_from_the_other_end_is_no_difference(op_type: str, ways: tuple[int, int]) -> None:
-    mine, theirs = (Operator(op_type=op_type, attributes={"axis": axis}) for axis in ways)
-    assert _difference(mine, theirs, "y", (3, 3)) == {}
-    assert _difference(mine, theirs, "y", (4, 4))["name"] == "axis"
-    assert _difference(mine, theirs, "y")["name"] == "axis"  # of which it is not known how many there are
+    mine, theirs = (GraphOperator(op_type=op_type, attributes={"axis": axis}) for axis in ways)
+    assert _compare_operators(mine, theirs, "y", (3, 3)) == {}
+    assert _compare_operators(mine, theirs, "y", (4, 4))["name"] == "axis"
+    assert _compare_operators(mine, theirs, "y")["name"] == "axis"  # of which it is not known how many there are
 
 
 def test_an_axis_that_had_others_behind_it_before_opset_13_is_told(tmp_path: Path) -> None:
@@ -397,14 +397,14 @@ def test_views_of_one_name_in_two_programs_are_not_held_against_each_other(tmp_p
     base = f"{tmp_path}/m.py:repeated"
     report = in_torch(tmp_path, "tiled", "torch_fp32", baseline="torch_fp32", baseline_model=base)
     assert report.explanation.culprits
-    assert "attribute size" not in lead(report)[0].en
+    assert "attribute size" not in lead_sentences(report)[0].en
 
 
 def test_squares_inside_a_module_that_pass_the_type_are_named(tmp_path: Path) -> None:
     """What the module is given is not seen: it is scaled between two modules."""
     report = in_torch(tmp_path, "square", "torch_fp16", level="module")
     assert (report.explanation.culprits[0].name, report.explanation.culprits[0].cause) == ("norm", "range_inside")
-    assert holds_approved(lead(report)[0].en)
+    assert holds_approved(lead_sentences(report)[0].en)
 
 
 def in_blocks(

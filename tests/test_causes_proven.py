@@ -15,7 +15,7 @@ from onnx import helper
 import precision_debug
 from precision_debug.explain import causes
 from precision_debug.records import Culprit, Introduced
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 RANDOM = np.random.default_rng(4)
 
@@ -26,7 +26,7 @@ def first(model: onnx.ModelProto, feeds: dict[str, Any], folder: Path, **setting
     report = precision_debug.compare(folder / "m.onnx", run_mode="ort_fp16_sim", inputs=feeds, **settings)
     assert report.explanation is not None
     assert report.explanation.culprits
-    return report.explanation.culprits[0], lead(report)[0].en
+    return report.explanation.culprits[0], lead_sentences(report)[0].en
 
 
 def test_a_variance_of_one_channel_that_becomes_0_is_named(tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def test_too_coarse_needs_a_finer_run_of_the_same(
     found = Introduced(name="y", method="isolated", elements=4, rel_l2=error, units=99.0)
     numbers = SimpleNamespace(base=SimpleNamespace(dtype=base), target=SimpleNamespace(dtype=held))
     subject.row_of = {"y": SimpleNamespace(op_type="MatMul", comparison=numbers)}
-    assert causes._too_coarse(subject, "y", found)[0] == code
+    assert causes._cause_too_coarse(subject, "y", found)[0] == code
     # of several operators before one row nobody knows what cancels between them
     subject.region_of = {"y": (SimpleNamespace(op_type="tensor method"), SimpleNamespace(op_type="linear"))}
     several = "coarse" if base == "float64" else code
-    assert causes._too_coarse(subject, "y", found)[0] == several
+    assert causes._cause_too_coarse(subject, "y", found)[0] == several
 
 
 @pytest.mark.parametrize(("given", "error", "enlarges"), [(0.1, 0.3, True), (0.1, 0.048, False), (0.0, 0.1, True)])
@@ -116,7 +116,7 @@ def test_many_small_steps_amplify_between_them() -> None:
         sources=lambda _: ("before",),
         row_of={name: SimpleNamespace(comparison=None, relative_l2=value) for name, value in rows.items()},
     )
-    assert causes._factor(subject, "decay", "last") == pytest.approx(360)
+    assert causes._measure_factor(subject, "decay", "last") == pytest.approx(360)
     assert causes._enlarges(subject, "decay", "last")
     assert not causes._enlarges(subject, "before", "last")
 
@@ -131,7 +131,7 @@ def test_a_constant_that_is_infinite_is_no_finite_input(constant: float, code: s
     own = Introduced(name="y", method="isolated", elements=2, rel_l2=0.0, born_inf=1)
     alone: Any = SimpleNamespace(found={"y": own})
     exact, wrong = np.float32([1, 2]), np.float32([1, np.inf])
-    assert causes._by_values(subject, alone, "y", exact, wrong)[0] == code
+    assert causes._cause_by_values(subject, alone, "y", exact, wrong)[0] == code
 
 
 @pytest.mark.parametrize(("seed", "tokens"), [(5, 400), (6, 700)])

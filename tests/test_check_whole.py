@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from precision_debug.cli import main  # noqa: E402
 from precision_debug.onnx.model import read_model  # noqa: E402
-from precision_debug.onnx.standard import by_the_standard  # noqa: E402
+from precision_debug.onnx.standard import check_by_standard  # noqa: E402
 
 W = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 
@@ -267,7 +267,7 @@ def test_what_the_checker_of_onnx_refuses_is_said_and_is_no_pass(
     """large: all weights lie outside, as those of more than 2 GB do."""
     changes, code = REFUSED[how]
     onnx.save_model(changed(**changes), tmp_path / "m.onnx", save_as_external_data=large, size_threshold=0)
-    standard = by_the_standard(read_model(str(tmp_path / "m.onnx")), tmp_path)
+    standard = check_by_standard(read_model(str(tmp_path / "m.onnx")), tmp_path)
     assert {one.code for one in (*standard.faults, *standard.unknown)} == {code}
     assert main(["check", str(tmp_path / "m.onnx")]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 2, "what is wrong, and what was looked at"
@@ -287,11 +287,11 @@ def test_what_engines_take_is_told_and_hides_no_fault(
 ) -> None:
     path = tmp_path / "m.onnx"
     onnx.save_model(changed(**how), path, save_as_external_data=large, size_threshold=0)
-    standard = by_the_standard(read_model(str(path)), tmp_path)
+    standard = check_by_standard(read_model(str(path)), tmp_path)
     assert (tuple(standard.faults), tuple(standard.unknown)) == ((), ())
     assert tuple(one.code for one in standard.told) == told
     assert main(["check", str(path)]) == 0
     broken = changed(**how)
     broken.graph.node.append(node("Relu", ["x"], "beside", alpha=0.5))
     onnx.save(broken, path)
-    assert [one.code for one in by_the_standard(read_model(str(path)), tmp_path).faults] == ["proven_refused"]
+    assert [one.code for one in check_by_standard(read_model(str(path)), tmp_path).faults] == ["proven_refused"]

@@ -76,7 +76,7 @@ def test_a_sample_more_makes_it_stale(spec: RunSpec, tmp_path: Path) -> None:
 
 def test_another_version_makes_it_stale(spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Checkpoint(str(tmp_path / "kept"), spec)
-    monkeypatch.setattr(content, "_versions", lambda: {"onnxruntime": "1.0"})
+    monkeypatch.setattr(content, "_find_versions", lambda: {"onnxruntime": "1.0"})
     with raises_approved(UsageError):
         Checkpoint(str(tmp_path / "kept"), spec)
 

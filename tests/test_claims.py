@@ -30,10 +30,10 @@ from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.products.training.rank_faults import RankFault
 from precision_debug.products.training.training_faults import Departure
-from precision_debug.products.training.training_verb import claims_of_training, verdict_of_training
+from precision_debug.products.training.training_verb import claim_training, fold_training_claims
 from precision_debug.recording.rank_log import RankedStep, RankStep
-from precision_debug.recording.training_log import ParameterNumbers, StepNumbers, written
-from precision_debug.report.difference import difference
+from precision_debug.recording.training_log import ParameterNumbers, StepNumbers, encode_step
+from precision_debug.report.difference import compare_reports
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -370,20 +370,20 @@ OFF = RankFault(step=1, what="sum", parameter="w", parameters=1, ranks=(1,), of=
 def test_a_training_log_passes_only_where_something_was_learnt_and_looked_at(
     steps: Any, ranks: Any, found: Any, off: Any, verdict: Verdict
 ) -> None:
-    claims = claims_of_training(steps, ranks, found, off)
-    assert verdict_of_training(claims) is verdict
+    claims = claim_training(steps, ranks, found, off)
+    assert fold_training_claims(claims) is verdict
     assert verdict is not Verdict.PASS or all(
-        verdict_of_training([one for one in claims if one is not left]) is Verdict.INCONCLUSIVE for left in claims
+        fold_training_claims([one for one in claims if one is not left]) is Verdict.INCONCLUSIVE for left in claims
     )
 
 
 def test_a_log_without_any_gradient_is_status_1_and_says_so_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "statistics.jsonl").write_text("".join(map(written, logged(10, 0.0))))
+    (tmp_path / "statistics.jsonl").write_text("".join(map(encode_step, logged(10, 0.0))))
     assert main(["training", str(tmp_path), "--lang", "en"]) == 1
     assert begins_approved(capsys.readouterr().out)
-    (tmp_path / "statistics.jsonl").write_text("".join(map(written, logged(10))))
+    (tmp_path / "statistics.jsonl").write_text("".join(map(encode_step, logged(10))))
     assert main(["training", str(tmp_path), "--lang", "en"]) == 0
 
 
@@ -394,11 +394,11 @@ def test_a_difference_is_a_pass_only_of_two_whole_runs_that_have_something_in_co
     early = dataclasses.replace(first, failure="killed")
     nothing = report_of(make_row(0, None, is_output=True, name="y"))
     nan = report_of(both_sides(nan=3))
-    assert difference(first, first).verdict is Verdict.PASS
-    assert difference(first, early).verdict is Verdict.PARTIAL
-    assert difference(early, first).verdict is Verdict.PASS
-    assert difference(nothing, nothing).verdict is Verdict.INCONCLUSIVE
-    assert difference(first, nan).verdict is Verdict.FAIL, "its numbers are as good, and its verdict is not"
+    assert compare_reports(first, first).verdict is Verdict.PASS
+    assert compare_reports(first, early).verdict is Verdict.PARTIAL
+    assert compare_reports(early, first).verdict is Verdict.PASS
+    assert compare_reports(nothing, nothing).verdict is Verdict.INCONCLUSIVE
+    assert compare_reports(first, nan).verdict is Verdict.FAIL, "its numbers are as good, and its verdict is not"
     first.save(tmp_path / "first.json")
     early.save(tmp_path / "early.json")
     assert main(["diff", str(tmp_path / "first.json"), str(tmp_path / "early.json"), "--lang", "en"]) == 3

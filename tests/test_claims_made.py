@@ -14,23 +14,23 @@ from precision_debug.claims import (
     State,
     Verdict,
     claims_of_files,
-    held,
-    opened,
-    refuted,
-    status_of,
-    verdict_of,
+    exit_status_of,
+    fold_claims,
+    hold_claim,
+    leave_claim_open,
+    refute_claim,
     verdict_of_files,
 )
 from precision_debug.inspector import EngineLayer, EngineTensor
 from precision_debug.reasons import say
-from precision_debug.records import Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Side, Status
+from precision_debug.records import ComparedSide, Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Status
 
 
 def states(report: Report, code: str) -> list[State]:
     return [claim.state for claim in report.claims if claim.code == code]
 
 
-FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
+FP32 = ComparedSide(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
 
 
 def report_of(*rows: Row, **changes: Any) -> Report:
@@ -159,12 +159,12 @@ AGAINST: list[tuple[str, State, str, tuple[Row, ...], dict[str, Any]]] = [
     ("criterion", OPEN, "nothing_decided", (exact(status=Status.INCONCLUSIVE),), HOOKS),
     ("within", REFUTED, "", (exact(status=Status.FAIL, is_output=True, name="y"),), {}),
     ("within", REFUTED, "", PASSES, {"checks": {"y": 0.5}}),
-    ("within", REFUTED, "", PASSES, {"asserted": (refuted("within", name="y"),)}),
+    ("within", REFUTED, "", PASSES, {"asserted": (refute_claim("within", name="y"),)}),
     ("repeatable", OPEN, "draws_numbers", PASSES, doubted("draws_numbers")),
     ("repeatable", OPEN, "differs_from_itself", PASSES, doubted("differs_from_itself")),
     ("repeatable", OPEN, "fails_again", PASSES, doubted("fails_again")),
     ("ended", OPEN, "ended_early", PASSES, {"failure": "killed"}),
-    ("thresholds", OPEN, "x", PASSES, {"asserted": (opened("thresholds", Doubt(code="x")),)}),
+    ("thresholds", OPEN, "x", PASSES, {"asserted": (leave_claim_open("thresholds", Doubt(code="x")),)}),
 ]  # fmt: skip
 
 
@@ -215,7 +215,7 @@ HOLDS: list[tuple[str, str, str, tuple[Row, ...], dict[str, Any]]] = [
     ("unchanged", "unknown", "", PASSES, side(stored="unknown")),
     ("unseen_inputs", "", "", PASSES, {}),
     ("unseen_inputs", "tried", "", PASSES, noted("calibrated_here", count=2, here=0.1, there=0.2)),
-    ("criterion", "asserted", "", PASSES, {"asserted": (held("thresholds"),)}),
+    ("criterion", "asserted", "", PASSES, {"asserted": (hold_claim("thresholds"),)}),
     ("criterion", "function", "", PASSES, {"checks": {"y": 1.0}}),
     ("criterion", "metric", "", PASSES, {**changed(0.88), **asked(metric_drop="5%", tolerance=UNASKED)}),
     ("criterion", "given", "", PASSES, {}),
@@ -224,7 +224,7 @@ HOLDS: list[tuple[str, str, str, tuple[Row, ...], dict[str, Any]]] = [
     ("criterion", "usual", "", PASSES, asked(tolerance=UNASKED)),
     ("within", "", "", PASSES, {}),
     ("within", "", "", PASSES, {"checks": {"y": 1.0}}),
-    ("within", "", "", PASSES, {"asserted": (held("within"),)}),
+    ("within", "", "", PASSES, {"asserted": (hold_claim("within"),)}),
     ("within", "metric", "", (exact(status=Status.FAIL, is_output=True, name="y"),), {
         **changed(0.88), **asked(metric_drop="5%", tolerance=UNASKED)}),
     ("repeatable", "", "", PASSES, {}),
@@ -248,19 +248,23 @@ def test_each_claim_holds_by_each_kind_of_evidence(
 def test_a_claim_that_nobody_makes_is_open(code: str) -> None:
     """So that one which is forgotten, or left out by a mistake, fails every pass."""
     claims = report_of(*PASSES).claims
-    assert verdict_of(claims, NEEDED, asked=True) is Verdict.PASS
-    assert verdict_of([one for one in claims if one.code != code], NEEDED, asked=True) is Verdict.INCONCLUSIVE
+    assert fold_claims(claims, NEEDED, asked=True) is Verdict.PASS
+    assert fold_claims([one for one in claims if one.code != code], NEEDED, asked=True) is Verdict.INCONCLUSIVE
 
 
 def test_the_fold() -> None:
-    true, doubt = held("a"), Doubt(code="d")
-    assert verdict_of([true], ["a"], asked=True) is Verdict.PASS
-    assert verdict_of([true], ["a"], asked=False) is Verdict.EXPECTED
-    assert verdict_of([true, opened("b", doubt)], ["a"], asked=True) is Verdict.INCONCLUSIVE
-    assert verdict_of([true, opened("b", doubt), refuted("c")], ["a"], asked=True) is Verdict.FAIL
-    assert verdict_of([refuted("c"), opened("ended", doubt)], [], asked=True) is Verdict.PARTIAL
-    assert [status_of([one]) for one in Verdict] == [0, 0, 1, 1, 3]
-    assert (status_of(["within tolerance", "partial"]), status_of([]), status_of(["of another version"])) == (3, 1, 1)
+    true, doubt = hold_claim("a"), Doubt(code="d")
+    assert fold_claims([true], ["a"], asked=True) is Verdict.PASS
+    assert fold_claims([true], ["a"], asked=False) is Verdict.EXPECTED
+    assert fold_claims([true, leave_claim_open("b", doubt)], ["a"], asked=True) is Verdict.INCONCLUSIVE
+    assert fold_claims([true, leave_claim_open("b", doubt), refute_claim("c")], ["a"], asked=True) is Verdict.FAIL
+    assert fold_claims([refute_claim("c"), leave_claim_open("ended", doubt)], [], asked=True) is Verdict.PARTIAL
+    assert [exit_status_of([one]) for one in Verdict] == [0, 0, 1, 1, 3]
+    assert (
+        exit_status_of(["within tolerance", "partial"]),
+        exit_status_of([]),
+        exit_status_of(["of another version"]),
+    ) == (3, 1, 1)
 
 
 def test_nan_on_both_sides_names_who_makes_it_unless_it_is_allowed() -> None:

@@ -249,7 +249,7 @@ def test_fused_only_leaves_out_what_fusion_removed_and_says_how_many(digits: lis
 
 def test_notes_say_which_side_they_are_of() -> None:
     from precision_debug import AssertClose, SaveBaseline
-    from precision_debug.cli.summary import lines
+    from precision_debug.cli.summary import format_summary
 
     report = AssertClose(SaveBaseline()).report()
     report = dataclasses.replace(
@@ -257,7 +257,7 @@ def test_notes_say_which_side_they_are_of() -> None:
         baseline=dataclasses.replace(report.baseline, notes=("One thread.", "Only here.")),
         target=dataclasses.replace(report.target, notes=("One thread.", "Cast.")),
     )
-    said = [line.text.en for line in lines(report) if line.label.en == "note"][1:]
+    said = [line.text.en for line in format_summary(report) if line.label.en == "note"][1:]
     assert [tuple(one.split(": ")) for one in said] == [
         ("baseline and target", "One thread."), ("baseline", "Only here."), ("target", "Cast."),
     ]  # fmt: skip

@@ -182,14 +182,14 @@ def test_short_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 )  # fmt: skip
 def test_a_factorys_exception_has_its_line(source: str, helper: str, line: str, tmp_path: Path) -> None:
     from precision_debug.errors import ModelError
-    from precision_debug.feeds.factory import made_by
+    from precision_debug.feeds.factory import call_factory
     from precision_debug.reasons import NOTHING
 
     (tmp_path / "model.py").write_text(source)
     (tmp_path / "helper.py").write_text(helper)
     sys.modules.pop("helper", None)
     with pytest.raises(ModelError) as caught:
-        made_by(f"{tmp_path / 'model.py'}:make", contextlib.nullcontext, returns=NOTHING)
+        call_factory(f"{tmp_path / 'model.py'}:make", contextlib.nullcontext, returns=NOTHING)
     assert caught.value.where == str(tmp_path / line)
 
 

@@ -14,14 +14,14 @@ import pytest
 import precision_debug
 from precision_debug.protocols import ABSENT, FolderConfigurations
 from precision_debug.records import Culprit, ModelFiles, SessionSpec
-from precision_debug.run.configurations import Differing, Trials, differing
+from precision_debug.run.configurations import ConfigurationTrials, Differing, list_differing
 from precision_debug.run.pasted import Pasted
 
 
 def test_groups_that_both_have_differ_value_by_value() -> None:
     base = {"theta": 1e4, "scaling": {"type": "llama3", "factor": 8}, "other": {"a": 1}, "same": None}
     target = {"theta": 1e6, "scaling": {"type": "llama3", "factor": 32}, "other": None, "same": None, "new": 2}
-    found = {one.key: (one.base, one.target) for one in differing(base, target)}
+    found = {one.key: (one.base, one.target) for one in list_differing(base, target)}
     assert found == {
         "theta": (1e4, 1e6), "scaling.factor": (8, 32), "other": ({"a": 1}, None), "new": (ABSENT, 2),
     }  # fmt: skip
@@ -36,9 +36,9 @@ def test_a_group_that_one_has_is_exchanged_as_a_whole() -> None:
         right = {"scaling", "theta"} <= set(runs[-1])
         return Pasted(errors={"rope": 0.0 if right else 0.5}, introduced={"rope": 0.0 if right else 0.5})
 
-    apart = differing({"theta": 1.0, "idle": 1}, {"theta": 2.0, "idle": 2, "scaling": {"factor": 4}})
+    apart = list_differing({"theta": 1.0, "idle": 1}, {"theta": 2.0, "idle": 2, "scaling": {"factor": 4}})
     culprit = Culprit(name="rope", node="rope", op_types=("Mul",), cause="other_arithmetic", introduced=0.5)
-    trials = Trials(exchanged=exchanged)
+    trials = ConfigurationTrials(exchanged=exchanged)
     found = trials.cause_of(culprit, apart)
     assert found is not None
     assert (found["name"], found["base"], found["left"]) == ("theta, scaling", "1, missing", 0.0)
@@ -103,7 +103,7 @@ def test_a_key_that_the_target_alone_has_is_taken_out_of_its_head(tmp_path: Path
     ours = HeadConfigurations()
     files = [gguf_files.write(tmp_path / f"{scale}.gguf", scale=scale) for scale in (0.0, 4.0)]
     plain, scaled = (SessionSpec(model=ModelFiles(model_file=str(one)), mode="gguf_cpu") for one in files)
-    apart = differing(ours.read(plain), ours.read(scaled))
+    apart = list_differing(ours.read(plain), ours.read(scaled))
     assert {one.base for one in apart} == {ABSENT}
     without = ours.exchange(scaled, {one.place: one.base for one in apart}, _folder(tmp_path / "without"), plain)
     made = dataclasses.replace(scaled, model=without)

@@ -39,7 +39,7 @@ def left(
         asked.append("".join(sorted(out)))
         return errors[asked[-1]]
 
-    monkeypatch.setattr(confirm, "error_without", without)
+    monkeypatch.setattr(confirm, "measure_error_without", without)
     subject: Any = SimpleNamespace(
         far=lambda rel, units, times: units > times, order={name: place for place, name in enumerate(NAMES)},
         typical_unit=0.01, unit_behind=lambda _name: 0.01, times=lambda _name: 1.0,
@@ -51,7 +51,7 @@ def left(
     )
     sink = Sink(name="y", squared=measured**2, size=1.0, elements=1, is_output=True)
     work: Any = SimpleNamespace(go_on=lambda: None)
-    return confirm.confirmed(subject, alone, named, tried, [sink], {}, work), asked
+    return confirm.confirm_culprits(subject, alone, named, tried, [sink], {}, work), asked
 
 
 def test_the_one_without_which_least_is_left_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,13 +113,13 @@ def few(
 ) -> tuple[tuple[str, ...], dict[str, float]]:
     """The smallest set that halves an error of 0.8, and what each set that was run leaves."""
     monkeypatch.setattr(
-        confirm, "error_without", lambda _s, _a, _n, out, _sink, _plain: errors["".join(sorted(out))]
+        confirm, "measure_error_without", lambda _s, _a, _n, out, _sink, _plain: errors["".join(sorted(out))]
     )
     monkeypatch.setattr(confirm, "is_far_off", lambda _subject, sink: sink.rel_l2 > 0.1)
     tried = Carried(effects={name: (Effect(at="y", share=share),) for name, share in shares.items()})
     sink = Sink(name="y", squared=0.8**2, size=1.0, elements=1, is_output=True)
     alone, work = SimpleNamespace(found=dict.fromkeys(shares)), SimpleNamespace(go_on=lambda: None)
-    names, sets = confirm.few_that_halve(*map(any_of, (None, alone, tried, [sink], "y", {}, work)), beyond=beyond)
+    names, sets = confirm.find_few_that_halve(*map(any_of, (None, alone, tried, [sink], "y", {}, work)), beyond=beyond)
     return names, {"".join(one.names): one.left for one in sets}
 
 

@@ -18,9 +18,9 @@ import precision_debug
 from precision_debug import registry
 from precision_debug.records import Culprit, Explanation, ModelFiles, RunMode, SessionSpec, Status
 from precision_debug.report.blame import blame
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from precision_debug.run.plan import Opening
-from precision_debug.run.side import executed_of
+from precision_debug.run.side import count_executed
 
 
 def test_infinities_of_the_models_own_are_not_first_seen_behind_a_cast(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_epsilon_that_the_converter_raises_did_not_become_zero(tmp_path: Path
     )
     assert report.explanation is not None
     assert [one.cause for one in report.explanation.culprits] == ["weight_underflow"]
-    said = " ".join(one.en for one in lead(report))
+    said = " ".join(one.en for one in lead_sentences(report))
     assert holds_approved(said)
     assert "became 0" not in said
     assert "which is 0" not in said
@@ -100,7 +100,7 @@ def test_operators_in_float16_are_those_that_compute_in_it(tmp_path: Path) -> No
     spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_fp16")
     session = backend.open(spec, [g.feeds])
     try:
-        executed = executed_of(Opening(spec=spec, mode=mode, backend=backend), session)
+        executed = count_executed(Opening(spec=spec, mode=mode, backend=backend), session)
         assert executed is not None
         note = next(str(one) for one in session.notes if "floating-point nodes" in str(one))
         assert f"{executed.low} of {executed.of} floating-point nodes" in note

@@ -36,14 +36,14 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(driver.Device, "threads", lambda self, warps: 1)
     for owner, name in ((driver, "_devices"), (device, "_rooms"), (answer, "_free")):
         monkeypatch.setattr(owner, name, {})
-    caches = driver._library, driver.unavailable
+    caches = driver._load_library, driver.explain_unavailable
     for cached in caches:
         cached.cache_clear()
     yield plain(str(library))
     gc.collect()
     for cached in caches:
         cached.cache_clear()
-    device._plan.cache_clear()
+    device._make_plan.cache_clear()
 
 
 def put(gpu: driver.Device, values: np.ndarray[Any, Any], stream: int = 0) -> DeviceArray:
@@ -53,16 +53,16 @@ def put(gpu: driver.Device, values: np.ndarray[Any, Any], stream: int = 0) -> De
 
 
 def test_a_device_says_what_it_is(cuda: Any) -> None:
-    gpu = driver.device(0)
-    assert driver.unavailable() == ""
+    gpu = driver.open_device(0)
+    assert driver.explain_unavailable() == ""
     assert (gpu.name, gpu.processors, gpu.capability, gpu.memory()) == ("emulated", 2, 90, (1000, 3000))
-    assert driver.device(0) is gpu
+    assert driver.open_device(0) is gpu
     with pytest.raises(BackendError, match="device 1: invalid device ordinal"):
-        driver.device(1)
+        driver.open_device(1)
 
 
 def test_memory_is_copied_and_freed(cuda: Any) -> None:
-    gpu, values = driver.device(0), np.arange(12, dtype=np.float32)
+    gpu, values = driver.open_device(0), np.arange(12, dtype=np.float32)
     before = cuda.emulated_held()
     array, copy = put(gpu, values), gpu.allocate(values.nbytes)
     gpu.copy(copy.pointer, array.pointer, values.nbytes, 0)
@@ -72,9 +72,9 @@ def test_memory_is_copied_and_freed(cuda: Any) -> None:
     )
     gpu.fill(copy.pointer, 12, 0)
     assert not DeviceArray(gpu, copy.pointer, (12,), values.dtype).numpy().any()
-    assert driver.device_of_pointer(array.pointer) is gpu
-    assert driver.device_of_pointer(values.ctypes.data) is None
-    assert driver.device_of_pointer(gpu.pinned(64).pointer) is None
+    assert driver.find_device_of_pointer(array.pointer) is gpu
+    assert driver.find_device_of_pointer(values.ctypes.data) is None
+    assert driver.find_device_of_pointer(gpu.pinned(64).pointer) is None
     gpu.synchronise_all()
     assert cuda.emulated_held() == before + 2
     del array, copy
@@ -86,7 +86,7 @@ def test_memory_is_copied_and_freed(cuda: Any) -> None:
 
 
 def test_events_and_streams(cuda: Any) -> None:
-    gpu = driver.device(0)
+    gpu = driver.open_device(0)
     stream, event, before = gpu.stream(), gpu.event(), cuda.emulated_events()
     with gpu.current():
         event.record(stream)
@@ -102,7 +102,7 @@ def test_events_and_streams(cuda: Any) -> None:
 
 
 def test_the_threads_own_context_comes_back(cuda: Any) -> None:
-    gpu, other = driver.device(0), ctypes.c_void_p(8)
+    gpu, other = driver.open_device(0), ctypes.c_void_p(8)
     cuda.cuCtxSetCurrent(other)
     gpu.allocate(10)
     found = ctypes.c_void_p()
@@ -113,7 +113,7 @@ def test_the_threads_own_context_comes_back(cuda: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["near", "bad", "huge"])
 def test_comparisons_through_the_driver(cuda: Any, kind: str) -> None:
-    gpu = driver.device(0)
+    gpu = driver.open_device(0)
     for size in (700, 91000):
         base, target, tolerance = known.pair(kind, size, np.float32, np.float16)
         found = start(put(gpu, base), put(gpu, target), tolerance, gpu.stream()).finish()
@@ -121,7 +121,7 @@ def test_comparisons_through_the_driver(cuda: Any, kind: str) -> None:
 
 
 def test_the_comparer_and_the_store(cuda: Any) -> None:
-    gpu, told = driver.device(0), []
+    gpu, told = driver.open_device(0), []
     base = np.random.default_rng(0).standard_normal((30, 40)).astype(np.float32)
     store, comparer = CudaStore(), CudaComparer()
     store._budget = 1 << 20
@@ -156,10 +156,10 @@ def test_without_a_driver_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setattr(driver, "_devices", {})
-    for cached in (driver._library, driver.unavailable, device_memory.find_device):
+    for cached in (driver._load_library, driver.explain_unavailable, device_memory.find_device):
         cached.cache_clear()
-    assert "libcuda.so.1 does not load" in driver.unavailable()
+    assert "libcuda.so.1 does not load" in driver.explain_unavailable()
     with raises_approved(BackendUnavailable) as raised:
         device_memory.find_device()
     assert "libcuda" in str(raised.value)
-    driver.unavailable.cache_clear()
+    driver.explain_unavailable.cache_clear()

@@ -229,19 +229,19 @@ def test_what_nobody_reads_is_given_back(gpu: EmulatedDevice) -> None:
 def test_the_archive_is_of_these_sources() -> None:
     """After a change: pip install nvidia-cuda-nvrtc-cu12==12.8.93; python -m precision_debug.numbers.cuda.ptx."""
     for name, capability in (("settle", 90), ("exact", 70), ("scan_f16_f16_isclose", 75), ("scan_f32_bf16_either", 86)):
-        *code, text = ptx.kernel_code(name, capability)[1]
+        *code, text = ptx.load_kernel_code(name, capability)[1]
         assert name.encode() in text
         assert text.startswith(b".version 7.0\n"), "drivers of CUDA 11.0 read it"
         assert [one[:4] for one in code] == [b"\x7fELF"] * (capability >= 80)
         assert all(name.encode() in one for one in code)
     with pytest.raises(BackendError, match=r"7\.0"):
-        ptx.kernel_code("settle", 61)
+        ptx.load_kernel_code("settle", 61)
 
 
 def test_the_archive_is_what_the_compiler_makes_of_them() -> None:
     pytest.importorskip("nvidia.cuda_nvrtc", reason="nvidia-cuda-nvrtc-cu12 is not installed")
-    for member, content in ptx.compiled(("common",)).items():
-        assert ptx._member(member) == content, member
+    for member, content in ptx.compile_modules(("common",)).items():
+        assert ptx._read_member(member) == content, member
 
 
 def test_an_archive_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -250,15 +250,15 @@ def test_an_archive_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch,
         there.parent.mkdir(exist_ok=True)
         shutil.copy2(ptx.ARCHIVE.parent / name, there)
     monkeypatch.setattr(ptx, "ARCHIVE", tmp_path / "cuda" / ptx.ARCHIVE.name)
-    ptx._member.cache_clear()
-    assert list(ptx.kernel_code("settle", 90)[1])
+    ptx._read_member.cache_clear()
+    assert list(ptx.load_kernel_code("settle", 90)[1])
     with (tmp_path / "cuda" / "scan.h").open("a", encoding="utf-8") as file:
         file.write("/* touched */\n")
-    ptx._member.cache_clear()
+    ptx._read_member.cache_clear()
     with pytest.raises(BackendError, match="other sources"):
-        list(ptx.kernel_code("settle", 90)[1])
+        list(ptx.load_kernel_code("settle", 90)[1])
     monkeypatch.undo()
-    ptx._member.cache_clear()
+    ptx._read_member.cache_clear()
 
 
 def test_python_names_the_fields_in_the_kernels_order() -> None:
@@ -275,6 +275,6 @@ def test_python_names_the_fields_in_the_kernels_order() -> None:
 
 
 def test_without_a_card_it_says_why() -> None:
-    if (why := driver.unavailable()) == "":
+    if (why := driver.explain_unavailable()) == "":
         pytest.skip("a card is here")
     assert "libcuda" in why or "CUDA" in why

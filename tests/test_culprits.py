@@ -16,20 +16,20 @@ import pytest
 from report_factory import make_row
 
 from precision_debug.explain import culprits
-from precision_debug.explain.broken_outputs import hidden_overflow
+from precision_debug.explain.broken_outputs import find_hidden_overflow
 from precision_debug.explain.criteria import LEAST_PART, MATTERS, PART
 from precision_debug.explain.culprits import (
-    candidates_of,
-    first_failing,
-    non_finite_alone,
+    find_first_failing,
+    find_suspicious_sinks,
+    is_non_finite_in_target_alone,
+    list_candidates,
+    list_early_suspects,
     rank,
-    suspects_before,
-    suspicious,
 )
 from precision_debug.explain.effects import Sink
 from precision_debug.explain.introduced import Alone
 from precision_debug.explain.subject import Subject
-from precision_debug.explain.units import BEYOND, LEAST, MOST, is_suspicious, worth
+from precision_debug.explain.units import BEYOND, LEAST, MOST, error_worth_failing, is_suspicious
 from precision_debug.records import Comparison, Effect, Introduced, Row, Status, TensorMeta, TensorStats
 
 UNIT = 2.0**-11  # of float16
@@ -109,7 +109,7 @@ def accused(
     effects = {name: one if isinstance(one, list) else [Effect(at="y", share=one)] for name, one in shares.items()}
     given = dict.fromkeys(effects, 1.0) | dict(units)
     sinks = sinks or (sink(out),)
-    named = rank(found, alone_of(given), effects, sinks, first, suspicious(found, sinks, {}))
+    named = rank(found, alone_of(given), effects, sinks, first, find_suspicious_sinks(found, sinks, {}))
     return {one.name: one for one in named}
 
 
@@ -212,7 +212,7 @@ def test_what_makes_an_error_much_larger_is_named_beside_its_author(
 ) -> None:
     errors = {"a": 5e-3, "b": 5e-3, "c": factor * 5e-3, "y": factor * 5e-3}
     lost = Introduced(name="c", method="isolated", elements=4, rel_l2=own * factor * 5e-3, unit=UNIT, units=1.0)
-    found = culprits.largest_growth(subject_of(errors), alone_of({"a": 1.0, "c": lost}), {"b", "c", "y"})
+    found = culprits.find_largest_growth(subject_of(errors), alone_of({"a": 1.0, "c": lost}), {"b", "c", "y"})
     assert found == ("c" if amplifier == "c" else "")
 
 
@@ -220,7 +220,7 @@ def test_what_makes_an_error_much_larger_is_named_beside_its_author(
 def test_of_nearly_equal_growth_the_first_in_execution_order_is_the_amplifier(before: float, named: str) -> None:
     """SEVERAL: a quarter of the largest growth."""
     errors = {"a": 1e-5, "b": 40 * before * 1e-5, "c": 1600 * before * 1e-5, "y": 1600 * before * 1e-5}
-    assert culprits.largest_growth(subject_of(errors), alone_of({}), {"b", "c", "y"}) == named
+    assert culprits.find_largest_growth(subject_of(errors), alone_of({}), {"b", "c", "y"}) == named
 
 
 def test_a_nan_that_is_born_and_gets_out_is_accused_whatever_its_share() -> None:
@@ -305,9 +305,9 @@ def test_tf32_is_one_switch_for_all_products() -> None:
         for name, units in own.items()
     ]
     other = culprits.Culprit(name="c", node="", op_types=("Add",), cause="coarse")
-    found = culprits._one_of_a_switch([kept[0], other, kept[1]])
+    found = culprits._keep_one_of_a_switch([kept[0], other, kept[1]])
     assert [(one.name, one.evidence.get("count")) for one in found] == [("a", 2), ("c", None)]
-    assert culprits._one_of_a_switch([kept[0], other]) == (kept[0], other)
+    assert culprits._keep_one_of_a_switch([kept[0], other]) == (kept[0], other)
 
 
 @pytest.mark.parametrize(
@@ -324,9 +324,9 @@ def test_tf32_is_one_switch_for_all_products() -> None:
 def test_the_first_tensor_out_of_bounds(error: float, values: dict[str, Any], first: str) -> None:
     later = 0.5 if first == "y" else 1e-5
     subject = subject_of({"y": later, "b": row("b", error, **values)})
-    assert first_failing(subject) == first
+    assert find_first_failing(subject) == first
     if values.get("op_type") is None:
-        assert non_finite_alone(subject.row_of["b"]) is (first == "b" and error < 1e-4)
+        assert is_non_finite_in_target_alone(subject.row_of["b"]) is (first == "b" and error < 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -342,13 +342,13 @@ def test_the_first_tensor_out_of_bounds(error: float, values: dict[str, Any], fi
 )  # fmt: skip
 def test_whose_author_is_looked_for(one: Sink, expected: float | None, wanted: bool) -> None:
     known = {} if expected is None else {"y": expected}
-    assert bool(suspicious(subject_of({"a": 1e-4, "y": 0.1}), [one], known)) is wanted
+    assert bool(find_suspicious_sinks(subject_of({"a": 1e-4, "y": 0.1}), [one], known)) is wanted
 
 
 def test_where_the_users_tolerance_failed_every_output_with_an_error_is_asked_about() -> None:
     failed = subject_of({"a": 1e-4, "y": 0.1}, fails=True)
-    assert suspicious(failed, [sink(1e-7)], {}) == {"y"}
-    assert suspicious(failed, [sink(1e-7, is_output=False), sink(0.0, "z")], {}) == set()
+    assert find_suspicious_sinks(failed, [sink(1e-7)], {}) == {"y"}
+    assert find_suspicious_sinks(failed, [sink(1e-7, is_output=False), sink(0.0, "z")], {}) == set()
 
 
 def test_sums_of_float32_in_another_order_are_nobodys() -> None:
@@ -359,7 +359,7 @@ def test_sums_of_float32_in_another_order_are_nobodys() -> None:
 
 @pytest.mark.parametrize(("unit", "error"), [(UNIT, 3 * UNIT), (2.0**-24, LEAST), (0.5, MOST)])
 def test_what_a_culprit_makes_fails_a_run_from_there(unit: float, error: float) -> None:
-    assert worth(unit) == pytest.approx(error)
+    assert error_worth_failing(unit) == pytest.approx(error)
 
 
 SMALL = 5 * UNIT  # below BEYOND: an error that nobody may have to answer for
@@ -397,36 +397,36 @@ def test_candidates_are_those_with_the_most_units_beyond_far_then_the_suspects_i
     subject = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
     born = Introduced(name="y", method="isolated", elements=4, born_inf=1)
     alone = alone_of({"a": 7.9, "b": 8.1, "c": 100.0, "y": born})
-    assert candidates_of(subject, alone, ["a", "b"]) == ["y", "c", "b", "a"]
+    assert list_candidates(subject, alone, ["a", "b"]) == ["y", "c", "b", "a"]
     for order in (["a", "b"], ["b", "a"]):
-        assert candidates_of(subject, alone_of({"a": 1.0, "b": 7.9}), order) == order
+        assert list_candidates(subject, alone_of({"a": 1.0, "b": 7.9}), order) == order
 
 
 def test_what_only_moves_numbers_is_innocent_unless_it_did_more() -> None:
     moves = {"types": {"b": "Transpose"}}
     errors = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
-    assert candidates_of(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 7.9}), []) == ["a"]
-    assert candidates_of(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 8.1}), []) == ["b", "a"]
+    assert list_candidates(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 7.9}), []) == ["a"]
+    assert list_candidates(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 8.1}), []) == ["b", "a"]
     flips = {"a": 1.0, "b": Introduced(name="b", method="isolated", elements=4, flips=2)}
-    assert candidates_of(subject_of(errors, **moves), alone_of(flips), []) == ["a"]
+    assert list_candidates(subject_of(errors, **moves), alone_of(flips), []) == ["a"]
     other = subject_of(errors, **moves, two_files=True)  # may move others, or elsewhere
-    assert sorted(candidates_of(other, alone_of(flips), [])) == ["a", "b"]
+    assert sorted(list_candidates(other, alone_of(flips), [])) == ["a", "b"]
 
 
 def test_what_gave_the_same_is_innocent() -> None:
     same = row("a", 0.0)
     assert same.comparison is not None
     same = dataclasses.replace(same, comparison=dataclasses.replace(same.comparison, identical=True))
-    assert candidates_of(subject_of({"a": same, "b": 1e-4, "y": 0.09}), alone_of({"a": 99.0, "b": 1.0}), []) == ["b"]
+    assert list_candidates(subject_of({"a": same, "b": 1e-4, "y": 0.09}), alone_of({"a": 99.0, "b": 1.0}), []) == ["b"]
 
 
 def test_suspects_are_those_whose_readers_amplify_their_error_and_their_makers() -> None:
     errors = {"a": 1e-3, "b": 1e-3, "c": 0.5, "y": 0.5}
-    assert suspects_before(subject_of(errors), 2) == ["b", "c"]
-    assert suspects_before(subject_of(errors, types={"b": "Reshape"}), 3) == ["a", "b", "c"]
-    assert len(suspects_before(subject_of(errors), 1)) == 1
+    assert list_early_suspects(subject_of(errors), 2) == ["b", "c"]
+    assert list_early_suspects(subject_of(errors, types={"b": "Reshape"}), 3) == ["a", "b", "c"]
+    assert len(list_early_suspects(subject_of(errors), 1)) == 1
     broken = subject_of({**errors, "a": row("a", 1e-3, target={"nan": 1})})
-    assert suspects_before(broken, 1) == ["a"]
+    assert list_early_suspects(broken, 1) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_suspects_are_those_whose_readers_amplify_their_error_and_their_makers()
 def test_an_overflow_that_an_engine_hides(largest: float, non_finite: int, named: bool) -> None:
     """Beyond float16's 65504 in the baseline, before an output that is not finite; a mask is none."""
     errors = {"a": 1e-4, "b": row("b", 1e-4, base={"max": largest}, fp16_overflow=3), "c": 1e-4, "y": 0.1}
-    found = hidden_overflow(subject_of(errors), [sink(0.1, non_finite=non_finite)])
+    found = find_hidden_overflow(subject_of(errors), [sink(0.1, non_finite=non_finite)])
     assert (found is not None) is named
     if found is not None:
         assert (found.name, found.cause, found.confidence, found.at) == ("b", "overflow", "ranked", "y")
@@ -448,7 +448,7 @@ def test_a_type_that_reaches_as_far_as_float32_hides_no_overflow() -> None:
     subject = subject_of(errors, precision="bfloat16")
     subject = subject_of(errors, precision="bfloat16", targets={
         name: TensorMeta(name=name, op_type="Add", dtype="bfloat16") for name in subject.row_of})  # fmt: skip
-    assert hidden_overflow(subject, [sink(0.1, non_finite=1)]) is None
+    assert find_hidden_overflow(subject, [sink(0.1, non_finite=1)]) is None
 
 
 def test_a_culprit_says_how_it_was_measured_and_where_it_shows() -> None:
@@ -516,21 +516,21 @@ class _Chain(_Moved):
 def test_who_enlarges_an_error_most_is_named_not_where_it_shows() -> None:
     """As seen: "amplified 1.62 x by Add", while a GRU before it makes 2.67 times as much of it."""
     subject: Any = _Chain()
-    assert culprits._enlarging_most(subject, "product", "bent") == "moved"
+    assert culprits._find_largest_enlarger(subject, "product", "bent") == "moved"
     subject.row_of["moved"] = make_row(1, 0.012, name="moved")
-    assert culprits._enlarging_most(subject, "product", "bent") == "bent"
+    assert culprits._find_largest_enlarger(subject, "product", "bent") == "bent"
 
 
 def test_what_only_moves_numbers_amplifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As seen: "ordinary rounding, amplified 4.9 x by Transpose"."""
     subject: Any = _Moved()
     alone: Any = SimpleNamespace(found={})
-    assert culprits.largest_growth(subject, alone, {"moved", "bent"}) == ""
+    assert culprits.find_largest_growth(subject, alone, {"moved", "bent"}) == ""
     effect: Any = SimpleNamespace(at="bent")
     monkeypatch.setattr(culprits, "_fails_first", lambda *_: "moved")
-    assert culprits._where_it_shows(subject, "product", effect) == ""
+    assert culprits._find_first_shown(subject, "product", effect) == ""
     monkeypatch.setattr(culprits, "_fails_first", lambda *_: "bent")
-    assert culprits._where_it_shows(subject, "product", effect) == "bent"
+    assert culprits._find_first_shown(subject, "product", effect) == "bent"
 
 
 def uncompared(name: str, **values: Any) -> Row:
@@ -539,20 +539,20 @@ def uncompared(name: str, **values: Any) -> Row:
 
 def test_a_tensor_without_numbers_fails_nothing() -> None:
     found = subject_of({"a": uncompared("a"), "b": 1e-5, "y": 0.5})
-    assert first_failing(found) == "y"
-    assert not non_finite_alone(found.row_of["a"] if "a" in found.row_of else uncompared("a"))
+    assert find_first_failing(found) == "y"
+    assert not is_non_finite_in_target_alone(found.row_of["a"] if "a" in found.row_of else uncompared("a"))
 
 
 def test_suspects_are_those_behind_whom_an_error_grows_most() -> None:
     """An error below one rounding grows from nothing that anybody lost: it is held against a rounding."""
     graph = {"a": (), "b": ("a",), "c": ("b",), "d": ("c",), "e": ("d",), "y": ("e",)}
     errors = {"a": 1e-9, "b": 1e-6, "c": 0.01, "d": 0.05, "e": 0.06, "y": 0.06}
-    found = suspects_before(subject_of(errors, graph))
+    found = list_early_suspects(subject_of(errors, graph))
     assert found[:3] == ["b", "c", "d"]  # c grew 20-fold over one rounding, d fivefold over c
     assert set(found) == set(errors)
-    assert suspects_before(subject_of(errors, graph), most=1) == ["b"]
+    assert list_early_suspects(subject_of(errors, graph), most=1) == ["b"]
     broken = {**errors, "e": row("e", 0.06, target={"nan": 1})}
-    assert suspects_before(subject_of(broken, graph))[:2] == ["d", "e"]
+    assert list_early_suspects(subject_of(broken, graph))[:2] == ["d", "e"]
 
 
 def test_of_two_that_break_about_as_much_the_first_is_named_first_up_to_a_half() -> None:
@@ -618,7 +618,7 @@ def test_iterations_that_were_not_tried_have_what_nothing_else_explains(
     found = subject_of({"s": 1e-4, "x@0": 1e-4, "y": 0.09}, graph)
     monkeypatch.setattr(Subject, "times", lambda _self, name: times if name == "x@0" else 1)
     effects = {"x@0": [Effect(at="y", share=0.2)], "s": [Effect(at="y", share=other)]}
-    shares = culprits._iterations(found, effects, {"y": sink(0.09)})
+    shares = culprits._merge_iterations(found, effects, {"y": sink(0.09)})
     assert shares == {"x@0": (pytest.approx(share), 0.2)}, "what decides, and what was measured, which is told"
 
 
@@ -647,9 +647,9 @@ def test_whose_effect_is_measured_first() -> None:
     nan = Introduced(name="y", method="isolated", elements=4, born_nan=1)
     names = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
     own = alone_of({"a": 2.0, "b": 9.0, "c": 20.0, "y": nan})
-    assert candidates_of(subject_of(names), own, ["a"]) == ["y", "c", "b", "a"]
+    assert list_candidates(subject_of(names), own, ["a"]) == ["y", "c", "b", "a"]
     mild = alone_of({"a": 2.0, "b": 1.0, "c": 3.0})
-    assert candidates_of(subject_of(names), mild, ["c", "b"]) == ["c", "b", "a"]
+    assert list_candidates(subject_of(names), mild, ["c", "b"]) == ["c", "b", "a"]
 
 
 def with_outliers(
@@ -716,7 +716,7 @@ def test_of_weights_alone_the_files_tell_whoever_makes_how_little(
     monkeypatch: pytest.MonkeyPatch, alone: bool, differs: str, named: list[str]
 ) -> None:
     """Nothing but weights is quantised: what else differs in the files is somebody's mistake, whatever its share."""
-    monkeypatch.setattr(culprits, "files_differ", lambda _subject, name: {"what": 1} if name == differs else {})
+    monkeypatch.setattr(culprits, "find_file_difference", lambda _subject, name: {"what": 1} if name == differs else {})
     found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
     found.__dict__["weights_alone"] = alone
     effects = {name: [Effect(at="y", share=share)] for name, share in (("a", 0.01), ("c", 0.3))}
@@ -728,8 +728,8 @@ def test_of_weights_alone_one_file_that_differs_has_every_output_looked_at(monke
     found = subject_of({"a": 1e-4, "b": 1e-4, "y": 1e-4})
     found.__dict__["weights_alone"] = True
     for differs, looked in ((["b"], {"y"}), ([], set())):
-        monkeypatch.setattr(culprits, "files_differ", lambda _subject, name, differs=differs: name in differs)
-        assert suspicious(found, [sink(1e-7)], {}) == looked
+        monkeypatch.setattr(culprits, "find_file_difference", lambda _subject, name, differs=differs: name in differs)
+        assert find_suspicious_sinks(found, [sink(1e-7)], {}) == looked
 
 
 @pytest.mark.parametrize(("largest", "named"), [(7e4, ["a"]), (6.5e4, [])])
@@ -737,7 +737,7 @@ def test_an_overflow_of_numbers_that_the_baseline_does_not_have_is_anothers(
     monkeypatch: pytest.MonkeyPatch, largest: float, named: list[str]
 ) -> None:
     """An operator that was given what another one's overflow left is not the one that overflows."""
-    monkeypatch.setattr(culprits, "cause_of", lambda *_, **__: ("overflow", {"limit": 65504.0}, ("a",)))
+    monkeypatch.setattr(culprits, "find_cause", lambda *_, **__: ("overflow", {"limit": 65504.0}, ("a",)))
     errors = {"a": row("a", 1e-4, base={"min": -largest}), "b": 1e-4, "c": 1e-4, "y": 0.09}
     assert list(accused({"a": 0.9}, {"a": 100.0}, errors)) == named
 
@@ -786,7 +786,7 @@ def test_of_several_small_steps_the_largest_before_it_shows_is_named(
 ) -> None:
     """None makes four times as much; what is out of bounds first made less of it than the one before."""
     monkeypatch.setattr(
-        culprits, "cause_of", lambda _subject, _alone, name, by, poisons: (cause, {"amplifier": by}, (name,))
+        culprits, "find_cause", lambda _subject, _alone, name, by, poisons: (cause, {"amplifier": by}, (name,))
     )
     errors = {"a": 0.004, "b": before, "c": 0.0173, "y": 0.02}
     found = accused({"a": 0.9}, {"a": 1.0}, errors, out=0.02)["a"]
@@ -798,9 +798,9 @@ def test_an_iteration_that_reaches_no_output_has_no_share_beside_those_that_do()
     found = subject_of({"s": 1e-4, "x@0": 1e-4, "x@1": 0.02, "y": 0.09}, graph)
     effects = {"x@0": [Effect(at="x@1", share=0.9)], "x@1": [Effect(at="y", share=0.6)]}
     sinks = {"x@1": sink(0.02, "x@1", is_output=False), "y": sink(0.09)}
-    assert culprits._iterations(found, effects, sinks) == {"x@0": (0.0, 0.0), "x@1": (0.6, 0.6)}
+    assert culprits._merge_iterations(found, effects, sinks) == {"x@0": (0.0, 0.0), "x@1": (0.6, 0.6)}
     effects["x@0"] = [Effect(at="y", share=MATTERS)]
-    assert culprits._iterations(found, effects, sinks)["x@1"] == (pytest.approx(0.6 + MATTERS),) * 2
+    assert culprits._merge_iterations(found, effects, sinks)["x@1"] == (pytest.approx(0.6 + MATTERS),) * 2
 
 
 @pytest.mark.parametrize("born", [{"born_nan": 1}, {"born_inf": 1}, {}])
@@ -808,13 +808,13 @@ def test_what_moves_numbers_and_breaks_one_is_looked_at(born: dict[str, int]) ->
     """By a cast of the target alone, on the way to it."""
     own = Introduced(name="b", method="isolated", elements=4, rel_l2=0.0, units=0.0, **born)
     found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}, types={"b": "Transpose"})
-    assert candidates_of(found, alone_of({"b": own}), []) == (["b"] if born else [])
+    assert list_candidates(found, alone_of({"b": own}), []) == (["b"] if born else [])
 
 
 def kept(
     errors: Mapping[str, Any], keep: tuple[str, ...] = ("a",), cause: str = "coarse", amplifier: str = "", **values: Any
 ) -> tuple[str, ...]:
-    return culprits.kept_through(subject_of(errors, **values), keep, cause, amplifier)
+    return culprits.list_kept_through(subject_of(errors, **values), keep, cause, amplifier)
 
 
 def chained(count: int) -> dict[str, tuple[str, ...]]:
@@ -900,7 +900,7 @@ def test_who_was_replayed_is_a_candidate_like_others() -> None:
     """But where it was given numbers of which nobody saw whether they are what it read."""
     found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
     own = Introduced(name="b", method="replayed", elements=4, rel_l2=0.1, unit=UNIT, units=100.0)
-    assert candidates_of(found, alone_of({"b": own}), []) == ["b"]
+    assert list_candidates(found, alone_of({"b": own}), []) == ["b"]
 
 
 def test_the_effect_that_says_most_is_that_at_an_output_it_reaches() -> None:
@@ -911,7 +911,7 @@ def test_the_effect_that_says_most_is_that_at_an_output_it_reaches() -> None:
         ([Effect(at="y", share=0.001, non_finite=1)], "y"), ([Effect(at="y", share=MATTERS)], "y"),
         ([Effect(at="y", share=0.1), Effect(at="z", share=0.2)], "z"), ([], "b"),
     ):  # fmt: skip
-        found = culprits._largest([before, *others], sinks)
+        found = culprits._find_largest_effect([before, *others], sinks)
         assert found is not None
         assert found.at == at, others
-    assert culprits._largest([], sinks) is None
+    assert culprits._find_largest_effect([], sinks) is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from precision_debug.cli import main
-from precision_debug.feeds.polygraphy_json import feeds_text, read_feeds, read_results
+from precision_debug.feeds.polygraphy_json import read_feeds, read_results, write_feeds_text
 from precision_debug.run.saved import SavedOutputs
 
 A = [{"x": np.float32([1, 2])}, {"x": np.float32([3, 4])}]
@@ -20,8 +20,8 @@ B = [{"y": np.int64([5])}, {"y": np.int64([6])}, {"y": np.int64([7])}]
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "a.json").write_text(feeds_text(A))
-    (tmp_path / "b.json").write_text(feeds_text(B))
+    (tmp_path / "a.json").write_text(write_feeds_text(A))
+    (tmp_path / "b.json").write_text(write_feeds_text(B))
     saved = SavedOutputs(str(tmp_path / "out.json"), ["runner"], tmp_path)
     for one in A:
         saved.add([{"z": one["x"] * 2}], [0.5])
@@ -61,8 +61,8 @@ def test_as_polygraphy_itself_does_it(files: Path, what: str) -> None:
     """Merged are files of one sample: of several, Polygraphy 0.53 gives each the values of the last one."""
     pytest.importorskip("polygraphy.json", reason="needs polygraphy")
     if what == "merge":
-        (files / "a.json").write_text(feeds_text(A[:1]))
-        (files / "b.json").write_text(feeds_text(B[:1]))
+        (files / "a.json").write_text(write_feeds_text(A[:1]))
+        (files / "b.json").write_text(write_feeds_text(B[:1]))
     names = [str(files / "a.json"), str(files / "b.json")]
     words = ["data", what, *names, "-o", str(files / "theirs.json")]
     code = f"import sys; from polygraphy.tools import main; sys.argv = ['polygraphy', *{words!r}]; main()"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from precision_debug.numbers.metrics import DECLARED, FURTHER, HELD, evaluated
+from precision_debug.numbers.metrics import DECLARED, FURTHER, HELD, evaluate_metric
 
 LINES = r"""
     MEAN(mean_growth, (d > 0) * (fabs(t) / (m + 1.0) - m / (m + 1.0)), \
@@ -146,4 +146,4 @@ def test_what_is_declared_is_0_of_equal_elements() -> None:
     """The kernels take equal blocks for pairs without errors."""
     values = np.array([-3.0, 0.0, 2.5, 1e30])
     for metric in DECLARED:
-        assert not np.any(evaluated(metric, np, values, values, np.zeros(4), np.abs(values))), metric.name
+        assert not np.any(evaluate_metric(metric, np, values, values, np.zeros(4), np.abs(values))), metric.name

@@ -46,9 +46,9 @@ def saved_openvino(path: Path, more: bool) -> Path:
 def saved_paddle(path: Path, more: bool) -> Path:
     if importlib.util.find_spec("paddle") is None:
         pytest.skip("needs paddle")
-    from precision_debug_paddle.engine.framework import paddle_module
+    from precision_debug_paddle.engine.framework import import_paddle
 
-    paddle = paddle_module()
+    paddle = import_paddle()
 
     class Net(paddle.nn.Layer):  # type: ignore[misc]
         def __init__(self) -> None:

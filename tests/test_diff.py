@@ -14,13 +14,13 @@ from report_factory import make_report, make_row
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.products.tools.difference_reports import sentences
-from precision_debug.report.difference import Change, difference
+from precision_debug.products.tools.difference_reports import list_sentences
+from precision_debug.report.difference import Change, compare_reports
 
 
 def test_a_report_and_itself_are_the_same() -> None:
     report = make_report(40)
-    found = difference(report, report)
+    found = compare_reports(report, report)
     assert not found.regressed
     assert found.counts == {change: len(report.rows) if change is Change.SAME else 0 for change in Change}
 
@@ -44,17 +44,17 @@ def test_what_became_of_a_tensor(before: float | None, after: float | None, chan
     report = make_report(1)
     old = dataclasses.replace(report, rows=(make_row(0, before),))
     new = dataclasses.replace(report, rows=(make_row(0, after),))
-    assert difference(old, new).tensors[0].change is change
+    assert compare_reports(old, new).tensors[0].change is change
 
 
 def test_a_tensor_that_is_gone_counts_as_a_regression() -> None:
     report = make_report(1)
     both = dataclasses.replace(report, rows=(make_row(0, 1e-4), make_row(1, 1e-4)))
     one = dataclasses.replace(report, rows=both.rows[:1])
-    found = difference(both, one)
+    found = compare_reports(both, one)
     assert [tensor.change for tensor in found.tensors] == [Change.SAME, Change.GONE]
     assert found.regressed
-    assert not difference(one, both).regressed
+    assert not compare_reports(one, both).regressed
 
 
 def test_the_command_before_and_after_a_fix(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_sentences_of_a_difference() -> None:
             dataclasses.replace(report, rows=tuple(make_row(n, error) for n, error in enumerate(errors)))
             for errors in (old, new)
         )
-        return sentences(difference(before, after))[0].en
+        return list_sentences(compare_reports(before, after))[0].en
 
     assert begins_approved(first((1e-4, 1e-4), (1e-3, 4e-2)))
     assert first((4e-4,), (1e-4,)).endswith("the most: 0.0004 to 0.0001 (0.25 x).")

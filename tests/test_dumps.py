@@ -373,10 +373,10 @@ def test_rknns_simulator_of_an_outlier_channel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("bits", "steps"), [(8, True), (0, False)])
 def test_even_steps_are_int8s(bits: int, steps: bool) -> None:
-    from precision_debug.products.dumps.dumped import on_steps
+    from precision_debug.products.dumps.dumped import are_on_steps
 
     value = np.random.default_rng(0).normal(size=4000).astype(np.float32)
-    assert on_steps(np.rint(value / 0.031) * np.float32(0.031) if bits else value) is steps
+    assert are_on_steps(np.rint(value / 0.031) * np.float32(0.031) if bits else value) is steps
 
 
 def test_what_was_fed_shows_nothing_of_how_the_tool_computes(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from approval import is_approved
 
 from precision_debug import errors
-from precision_debug.run.child import error_of, failure_of
+from precision_debug.run.child import make_error, make_failure_event
 
 
 class NothingLeft(errors.ModelError):
@@ -17,7 +17,7 @@ class NothingLeft(errors.ModelError):
 def test_an_error_ends_with_the_status_of_its_kind(kind: type[errors.PrecisionDebugError]) -> None:
     """Before, a model of which the quantiser leaves everything in float (silero VAD in an If) ended with 3, as if an
     engine had failed: a subclass that only its backend knows."""
-    sent = error_of(failure_of(kind("nothing is quantised", where="vad.onnx", hint="choose another mode")))
+    sent = make_error(make_failure_event(kind("nothing is quantised", where="vad.onnx", hint="choose another mode")))
     assert isinstance(sent, errors.ModelError if kind is NothingLeft else kind)
     assert sent.exit_status == kind.exit_status
     assert is_approved(str(sent))

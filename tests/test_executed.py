@@ -16,9 +16,9 @@ import precision_debug
 from precision_debug import registry
 from precision_debug.protocols import Executed
 from precision_debug.records import ModelFiles, RunMode, SessionSpec
-from precision_debug.report.sections import precision
+from precision_debug.report.sections import make_precision_section
 from precision_debug.run.plan import Opening
-from precision_debug.run.side import executed_of
+from precision_debug.run.side import count_executed
 
 
 def counted(graph: Graph, folder: Path, mode: str) -> tuple[Executed | None, Counter[str]]:
@@ -31,7 +31,7 @@ def counted(graph: Graph, folder: Path, mode: str) -> tuple[Executed | None, Cou
     try:
         session.run(graph.feeds)
         kinds = Counter(node.op_type for node in session._model.proto.graph.node)  # type: ignore[attr-defined]
-        return executed_of(Opening(spec=spec, mode=known, backend=backend), session), kinds
+        return count_executed(Opening(spec=spec, mode=known, backend=backend), session), kinds
     finally:
         session.close()
 
@@ -70,6 +70,6 @@ def test_what_really_ran_counts_products_of_integers_whose_result_is_another_ope
     x = g.conv(g.input("x", g.random.normal(size=(1, 4, 8, 8)).astype(np.float32)), 4, 4, "first")
     g.op("Tanh", [g.conv(x, 4, 4, "y_before")], "y")
     report = precision_debug.compare(g.save(tmp_path / "m.onnx", ["y"]), run_mode="ort_int8_dynamic", inputs=g.feeds)
-    found = {line[0].text.en: line[1].text.en for line in precision(report).lines}
+    found = {line[0].text.en: line[1].text.en for line in make_precision_section(report).lines}
     assert found["INT8"] == "2"
     assert "FP32" in found

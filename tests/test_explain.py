@@ -20,8 +20,8 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 import precision_debug
 from precision_debug import registry
 from precision_debug.explain import Subject
-from precision_debug.explain.broken_outputs import hidden_overflow
-from precision_debug.explain.effects import sinks_of
+from precision_debug.explain.broken_outputs import find_hidden_overflow
+from precision_debug.explain.effects import list_sinks
 from precision_debug.explain.introduced import Alone
 from precision_debug.explain.regions import with_stretches
 from precision_debug.explain.units import unit_of
@@ -41,7 +41,7 @@ from precision_debug.records import (
 )
 from precision_debug.report.blame import sentence_of
 from precision_debug.report.formats.json import from_dict
-from precision_debug.report.formats.xlsx.chart import curve
+from precision_debug.report.formats.xlsx.chart import make_curve
 from precision_debug.report.model import Report
 
 pytest.importorskip("onnxruntime")
@@ -140,7 +140,7 @@ def test_inherited_error_is_what_an_independent_computation_says(tmp_path: Path,
     page = path.read_text(encoding="utf-8")
     assert "inherited_rel_l2" in page
     assert holds_approved(page)
-    drawn = {point.name: point.introduced for point in curve(report).points}
+    drawn = {point.name: point.introduced for point in make_curve(report).points}
     assert rows["shifted"].introduced is not None
     assert drawn["shifted"] == rows["shifted"].introduced.rel_l2
 
@@ -248,13 +248,13 @@ def test_an_overflow_that_a_rebuilt_engine_hides_is_told_from_the_baseline() -> 
 
     rows = [hidden(row) for row in report.rows]
     subject = recorded_subject(dataclasses.replace(report, rows=tuple(rows)))
-    sinks = sinks_of(subject, "")
+    sinks = list_sinks(subject, "")
     assert [sink.name for sink in sinks if sink.non_finite] == ["encoded"]
-    found = hidden_overflow(subject, sinks)
+    found = find_hidden_overflow(subject, sinks)
     assert found is not None
     assert (found.name, found.cause, found.confidence) == ("layer2_down_matmul_out", "overflow", "ranked")
     assert found.evidence["largest"] == pytest.approx(743818.125)
-    assert hidden_overflow(subject, [sink for sink in sinks if not sink.non_finite]) is None
+    assert find_hidden_overflow(subject, [sink for sink in sinks if not sink.non_finite]) is None
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(3e6, 0.0), (30.0, 0.0), (30.0, -1e9)])

@@ -16,11 +16,18 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
-from precision_debug.explain.causes import _vanished, cause_of
-from precision_debug.explain.explain_run import inputs_differ
-from precision_debug.explain.grid import _saturated, outlier_of
-from precision_debug.explain.introduced import Alone, measure, relative_error, replayed, run_alone, same_kind
-from precision_debug.explain.operator_facts import constants_of, depth_of
+from precision_debug.explain.causes import _find_vanished_constant, find_cause
+from precision_debug.explain.explain_run import find_differing_inputs
+from precision_debug.explain.grid import _find_saturation, find_outlier
+from precision_debug.explain.introduced import (
+    Alone,
+    is_same_kind,
+    measure,
+    measure_relative_error,
+    replay_operators,
+    run_alone,
+)
+from precision_debug.explain.operator_facts import constants_of, count_terms
 from precision_debug.observe.store import Store
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
@@ -72,7 +79,7 @@ def cause(subject: Subject, exact: np.ndarray, wrong: np.ndarray) -> tuple[str, 
         two.put("y", wrong)
         alone = Alone(method="isolated", exact=one, wrong=two)
         alone.found["y"] = measure(subject, "y", exact, wrong, "isolated")
-        code, evidence, _ = cause_of(subject, alone, "y", "")
+        code, evidence, _ = find_cause(subject, alone, "y", "")
     return code, evidence
 
 
@@ -131,7 +138,7 @@ def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product
             precision="float16" if dtype == "float16" else "model",
         )  # fmt: skip
 
-    [found] = inputs_differ(subject(other, "float32"))
+    [found] = find_differing_inputs(subject(other, "float32"))
     assert (found.name, found.cause) == ("x", "inputs_differ")
     assert found.evidence["error"] == pytest.approx(np.linalg.norm(other - x) / np.linalg.norm(x), rel=1e-3)
     assert begins_approved(sentence_of(found, "model").en)
@@ -139,9 +146,9 @@ def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product
     explanation, _ = explain(subject(other, "float32"), level="fast", folder=tmp_path)
     assert explanation.culprits[0].cause == "inputs_differ"
     half = x.astype(np.float16).astype(np.float32)
-    assert inputs_differ(subject(half, "float16")) == ()
-    assert inputs_differ(subject(x, "float32")) == ()
-    assert len(inputs_differ(subject(half, "float32"))) == 1  # it was rounded where it should not have been
+    assert find_differing_inputs(subject(half, "float16")) == ()
+    assert find_differing_inputs(subject(x, "float32")) == ()
+    assert len(find_differing_inputs(subject(half, "float32"))) == 1  # it was rounded where it should not have been
 
 
 def test_a_session_says_that_it_computes_in_tf32(product: Any) -> None:
@@ -195,11 +202,11 @@ def test_a_constant_vanishes_where_the_median_of_what_is_not_zero_does() -> None
     found = []
     for values in cases:
         sizes = np.abs(values[values != 0])
-        told = _vanished({"w": values}, least)
+        told = _find_vanished_constant({"w": values}, least)
         found.append(bool(told))
         assert found[-1] == bool(sizes.size and np.median(sizes) < least)
         assert not told or told["value"] == np.median(sizes)
-        assert _vanished({"w": values}, 0.0) == {}
+        assert _find_vanished_constant({"w": values}, 0.0) == {}
     assert 100 < sum(found) < 1900
 
 
@@ -251,7 +258,7 @@ def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> 
     weights *= np.ones((64, 1)) if others == "all_small" else np.geomspace(0.02, 90, 64)[:, None]
     weights[9] *= 100 if others == "all_small" else 100 / np.abs(weights[9]).max()
     ranges = np.sort(np.abs(weights).max(axis=1))
-    evidence = outlier_of(weights)
+    evidence = find_outlier(weights)
     assert evidence is not None
     assert (evidence["channel"], evidence["axis"]) == (9, 0)
     told = {"from": "w", "who": say("channel", number=9), **evidence}
@@ -270,10 +277,10 @@ def test_what_rounds_to_the_lowest_step_is_not_cut_off_there() -> None:
     """A coarse grid's lowest number may be 0 only because all else is too small for a step: values below it are
     rounded, and the range reaches them."""
     exact = np.array([-5.8, -0.2, 0.1, 0.4, 1.3, 755.0] * 20)
-    assert _saturated(exact, np.where(exact > 100, 740.0, 0.0)) == {}
+    assert _find_saturation(exact, np.where(exact > 100, 740.0, 0.0)) == {}
     step = 3.0
-    assert _saturated(exact, np.rint(exact / step) * step) == {}
-    cut = _saturated(exact, np.clip(np.rint(exact / 0.05), 0, 255) * 0.05)
+    assert _find_saturation(exact, np.rint(exact / step) * step) == {}
+    cut = _find_saturation(exact, np.clip(np.rint(exact / 0.05), 0, 255) * 0.05)
     assert (cut["limit"], cut["largest"]) == (pytest.approx(12.75), 755.0)
 
 
@@ -296,9 +303,9 @@ def test_channels_that_were_pruned_are_nobody_s_measure() -> None:
     """As seen on a real detector: "7.219e+08 x larger than a quarter of the channels"."""
     weights = np.random.default_rng(0).uniform(0.5, 1, (32, 4, 3, 3)).astype(np.float32)
     weights[:10] *= 1e-9
-    assert outlier_of(weights) is None
+    assert find_outlier(weights) is None
     weights[20] *= 40
-    found = outlier_of(weights)
+    found = find_outlier(weights)
     assert found is not None
     assert found["channel"] == 20
     assert 20 < found["ratio"] < 100
@@ -416,7 +423,7 @@ def test_replayed_operators_have_the_targets_inputs(tmp_path: Path) -> None:
     (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", wrong=0.1)
     with two_sides(one, other, feeds) as (subject, base, target), Store() as waiting:
         noted: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        replayed(subject, lambda name, *pair: noted.update({name: tuple(map(np.array, pair))}), waiting)
+        replay_operators(subject, lambda name, *pair: noted.update({name: tuple(map(np.array, pair))}), waiting)
         assert list(noted) == list("abcd")
         for name in "abcd":
             np.testing.assert_array_equal(noted[name][1], target[name])
@@ -527,7 +534,7 @@ def test_a_sum_has_as_many_terms_as_are_added_up(kind: str, outside: int, tmp_pa
     g.op(kind.partition(" ")[0], [x, weight], "y", **({"transB": 1} if transposed else {}))
     path = g.save(tmp_path / "m.onnx", ["y"])
     with two_sides(path, path, g.feeds, ["y"]) as (subject, _, _):
-        assert depth_of(subject, "y", constants_of(subject, "y")) == (144 if kind == "Conv" else 16)
+        assert count_terms(subject, "y", constants_of(subject, "y")) == (144 if kind == "Conv" else 16)
 
 
 def test_an_error_is_told_in_units_of_the_coarser_rounding(tmp_path: Path) -> None:
@@ -544,7 +551,7 @@ def test_an_error_is_told_in_units_of_the_coarser_rounding(tmp_path: Path) -> No
 def relative(exact: Any, wrong: Any, largest: float = np.inf) -> float | None:
     exact, wrong = np.array(exact, np.float32), np.array(wrong, np.float32)
     found = numbers.compare(exact, wrong)
-    return relative_error(exact, wrong, found.base, largest, found.sqnr_db)
+    return measure_relative_error(exact, wrong, found.base, largest, found.sqnr_db)
 
 
 @pytest.mark.parametrize(
@@ -577,5 +584,5 @@ def test_only_numbers_of_one_kind_stand_in_each_others_place() -> None:
 
     floats = [np.zeros(1, kind) for kind in ("float16", "float64", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)]
     whole = [np.zeros(1, kind) for kind in ("int64", "bool")]
-    assert all(same_kind(one, other) for group in (floats, whole) for one in group for other in group)
-    assert not any(same_kind(one, other) or same_kind(other, one) for one in floats for other in whole)
+    assert all(is_same_kind(one, other) for group in (floats, whole) for one in group for other in group)
+    assert not any(is_same_kind(one, other) or is_same_kind(other, one) for one in floats for other in whole)

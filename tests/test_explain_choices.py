@@ -13,18 +13,18 @@ from onnx import TensorProto, helper, numpy_helper
 from planted.unseen import runs_here
 
 import precision_debug
-from precision_debug.explain.decisions import choice_between
+from precision_debug.explain.decisions import compare_choices
 from precision_debug.protocols import Executed
 from precision_debug.report.blame import sentence_of
 from precision_debug.report.model import Report
-from precision_debug.report.tried import about
-from precision_debug.search import ToKeep, Tried
+from precision_debug.report.tried import describe_option
+from precision_debug.search import ToKeep, TriedFix
 
 F = np.float32
 
 
 def told(base: Any, target: Any, chose: Any, there: Any) -> dict[str, Any]:
-    return choice_between([np.asarray(one, F) for one in base], [np.asarray(one, F) for one in target],
+    return compare_choices([np.asarray(one, F) for one in base], [np.asarray(one, F) for one in target],
                           np.asarray(chose), np.asarray(there))  # fmt: skip
 
 
@@ -229,7 +229,7 @@ def test_torch_modules(kind: str, tmp_path: Path) -> None:
 def test_what_nobody_sees_run_in_the_low_precision_is_not_counted() -> None:
     """torchao's operators look like float32 ones: "0 of 9 operators still run in INT8" would say that none does."""
     was, still = (Executed(low=0, of=of, precision="INT8") for of in (12, 9))
-    tried = Tried(state="mended", before=0.1, after=0.01, allowed=0.02, was=was, still=still)
-    said = about(ToKeep(option="--option x", keys=("gate",), of=4, unit="module", tried=tried), "torch_int8")
+    tried = TriedFix(state="mended", before=0.1, after=0.01, allowed=0.02, was=was, still=still)
+    said = describe_option(ToKeep(option="--option x", keys=("gate",), of=4, unit="module", tried=tried), "torch_int8")
     assert "still run" not in said.en
     assert "运行" not in said.zh

@@ -18,7 +18,7 @@ from precision_debug.explain import decisions
 from precision_debug.reasons import as_reason
 from precision_debug.records import Row, Status
 from precision_debug.report.decisions import decision_sentence
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
 
 F = np.float32
@@ -156,7 +156,7 @@ def test_what_rounding_turns_is_as_expected_and_nobodys(kind: str, tmp_path: Pat
     assert report.exit_status == 0
     row = row_of(report, "decided")
     assert (row.status, row.reason.code.partition("_apart")[0]) == (Status.PASS, "decisions_turned")
-    assert lead(report)[0] == decision_sentence(report)
+    assert lead_sentences(report)[0] == decision_sentence(report)
     if decision.margin is not None:
         assert 0 < decision.margin <= decision.reach
 

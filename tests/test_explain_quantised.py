@@ -18,7 +18,7 @@ from report_factory import make_row
 
 import precision_debug
 from precision_debug.numbers import compare
-from precision_debug.numbers.judge import as_expected, verdict
+from precision_debug.numbers.judge import as_expected, decide_status
 from precision_debug.reasons import say
 from precision_debug.records import Status, Tolerance
 from precision_debug.report.model import Report, Verdict
@@ -74,7 +74,7 @@ def test_quantised_integers_inside_are_judged_as_the_numbers_that_they_stand_for
     numbers = compare(base, target)
     failed: dict[str, Any] = {"comparison": numbers, "status": Status.FAIL}
     inside = make_row(op_type="DynamicQuantizeLinear", **failed)
-    assert verdict(numbers, Tolerance())[0] is Status.FAIL
+    assert decide_status(numbers, Tolerance())[0] is Status.FAIL
     assert as_expected(inside, 0.05).status is Status.PASS
     assert as_expected(inside, 1e-4).status is Status.FAIL
     for row in (

@@ -21,7 +21,7 @@ from planted.unseen import Unseen
 import precision_debug
 from precision_debug.explain import work
 from precision_debug.report.blame import blame
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
 
 
@@ -121,14 +121,14 @@ def test_a_tolerance_that_is_not_met_asks_who_did_it(tmp_path: Path) -> None:
     report = report_of("encoder_of_three_layers", "ort_bf16_sim", tmp_path, atol=1e-4, rtol=1e-4)
     assert report.verdict is Verdict.FAIL
     assert explanation(report).candidates == explanation(report).tried > 10
-    assert holds_approved(lead(report)[1].en)
+    assert holds_approved(lead_sentences(report)[1].en)
 
 
 @pytest.mark.parametrize("name", ["large_mean_before_a_norm", "encoder_of_three_layers"])
 def test_a_bound_that_was_not_measured_is_called_so(name: str, tmp_path: Path) -> None:
     """Without an explanation the first of them passes, and with one it does not: each report says what it rests on."""
     said = {
-        level: " ".join(one.en for one in lead(report_of(name, "ort_bf16_sim", tmp_path, explain=level)))
+        level: " ".join(one.en for one in lead_sentences(report_of(name, "ort_bf16_sim", tmp_path, explain=level)))
         for level in ("off", "fast")
     }
     assert holds_approved(said["off"])
@@ -145,11 +145,11 @@ def test_nobody_is_cleared_of_what_was_not_measured(tmp_path: Path, monkeypatch:
     said = explanation(report)
     assert (said.state, said.culprits) == ("healthy", ())
     assert said.rest >= 0.5 > said.part
-    sentences = " ".join(one.en for one in (*lead(report), blame(report).lines[0][0].text))
+    sentences = " ".join(one.en for one in (*lead_sentences(report), blame(report).lines[0][0].text))
     assert holds_approved(sentences)
     assert "(by parts, at most " in sentences
     assert "was not measured" not in sentences
     left = dataclasses.replace(report, explanation=dataclasses.replace(said, part=None))  # of another version's file
-    sentences = " ".join(one.en for one in (*lead(left), blame(left).lines[0][0].text))
+    sentences = " ".join(one.en for one in (*lead_sentences(left), blame(left).lines[0][0].text))
     assert holds_approved(sentences, 2)
     assert "No single operator" not in sentences

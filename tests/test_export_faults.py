@@ -34,7 +34,7 @@ from precision_debug import Report, Status, registry
 from precision_debug.products.dumps.across_frameworks import match_values
 from precision_debug.protocols import Matches
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from precision_debug.run.plan import Opening
 
 MODELS = Path(export_models.__file__)
@@ -263,7 +263,7 @@ def test_the_command_names_the_wrong_operator_first(root: Path, tmp_path: Path, 
     assert first.name.startswith(fault.weights[0].rpartition(".")[0])
     assert holds_approved(first.paired_by)
     assert any(f"{fault.weights[0]} is missing" in note for note in report.notes)
-    assert f"{fault.weights[0]} is missing" in lead(report)[0].en
+    assert f"{fault.weights[0]} is missing" in lead_sentences(report)[0].en
     assert [row.status for row in report.outputs] == [Status.FAIL]
     assert report.verdict.name == "FAIL"
 

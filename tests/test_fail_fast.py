@@ -90,14 +90,14 @@ def test_nothing_to_compare_with_needs_validate(dense: Path) -> None:
 
 def test_a_statistic_is_told_where_it_judges(dense: Path) -> None:
     """And not how many elements lie outside, which nothing hangs on then."""
-    from precision_debug.cli.summary import described
+    from precision_debug.cli.summary import describe_row
     from precision_debug.records import Tolerance
 
     for atol, status in ((1e-9, Status.FAIL), (1.0, Status.PASS)):
         tolerance = Tolerance(atol=atol, rtol=0.0, check_error_stat="mean")
         report = precision_debug.compare(dense, run_mode="ort_fp16_sim", explain="off", tolerance=tolerance)
         row = next(row for row in report.outputs if row.comparison is not None)
-        said, numbers = described(row), row.comparison
+        said, numbers = describe_row(row), row.comparison
         assert row.status is status
         assert numbers is not None
         assert "elements" not in said.en
@@ -105,4 +105,4 @@ def test_a_statistic_is_told_where_it_judges(dense: Path) -> None:
         assert f"{numbers.stat_abs:.3g}" in said.en
         assert ("mean abs" if status is Status.FAIL else "judged by") in said.en
         plain = precision_debug.compare(dense, run_mode="ort_fp16_sim", explain="off", atol=1e-9, rtol=0.0)
-        assert "elements" in described(next(row for row in plain.outputs if row.comparison is not None)).en
+        assert "elements" in describe_row(next(row for row in plain.outputs if row.comparison is not None)).en

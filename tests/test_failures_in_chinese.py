@@ -11,11 +11,11 @@ from approval import is_approved
 
 from precision_debug.cli import main
 from precision_debug.errors import BackendCrash, InputError, UsageError
-from precision_debug.events import Failure, read, written
+from precision_debug.events import Failure, read, to_plain_event
 from precision_debug.reasons import say
 from precision_debug.report import Report
-from precision_debug.report.doubts import sentence_of
-from precision_debug.report.words import word
+from precision_debug.report.doubts import error_sentence
+from precision_debug.report.words import reason_text
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 MODEL = str(DIGITS / "digits.onnx")
@@ -156,13 +156,13 @@ def test_models_that_an_engine_cannot_read(
 
 def test_a_line_is_the_same_in_english_and_survives_its_way_from_another_process() -> None:
     told = InputError(say("no_such_input", name="y"), where="--inputs", hint=say("its_inputs", names="x"))
-    assert str(sentence_of(told)) == str(told)
+    assert str(error_sentence(told)) == str(told)
     event = Failure(text=str(told), kind="InputError", what=told.what, where=told.where, hint=told.hint)
-    again = read(written(event))
+    again = read(to_plain_event(event))
     assert isinstance(again, Failure)
-    assert word(sentence_of(again), "zh") == "--inputs：模型没有名为 'y' 的输入。建议：模型的输入：x"
+    assert reason_text(error_sentence(again), "zh") == "--inputs：模型没有名为 'y' 的输入。建议：模型的输入：x"
     bare = UsageError("something that nobody has worded", hint="do that")
-    assert is_approved(word(sentence_of(bare), "zh"))
+    assert is_approved(reason_text(error_sentence(bare), "zh"))
 
 
 def test_a_report_that_ended_early_begins_in_chinese(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_report_that_ended_early_begins_in_chinese(tmp_path: Path) -> None:
         say("last_words", what=say("killed", signal="SIGKILL"), words="Killed"),
         where=say("stage_running", side=say("target"), mode="ort_int8"), hint=say("smaller"),
     )  # fmt: skip
-    make_report(5, failure=sentence_of(crash)).save(tmp_path / "r.json")
+    make_report(5, failure=error_sentence(crash)).save(tmp_path / "r.json")
     report = Report.load(tmp_path / "r.json")
     assert str(report.failure) == str(crash)
     report.save(tmp_path / "r.html")

@@ -12,7 +12,7 @@ from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 
 from precision_debug import compare
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_optimiser_that_rounds_elsewhere_is_named_unasked(offset: str) -> No
     assert first.evidence["after"] < 1e-6 < first.evidence["before"]
     assert first.evidence["runs"] <= 2 * (np.ceil(np.log2(first.evidence["of"])) + 3)
     assert "BatchNormalization" in first.evidence["replaced"]
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert "disabled_optimizers=['ConvBNFusion'" in said.en
     assert "disabled_optimizers=['ConvBNFusion'" in said.zh
     assert "BatchNormalization" in said.en
@@ -129,7 +129,7 @@ def test_a_pass_that_computes_something_else_is_at_fault(tmp_path: Path) -> None
     assert "SimplifiedLayerNormFusion" in first.evidence["passes"]
     assert first.evidence["instead"] == "SimplifiedLayerNormalization y"
     assert "Pow p" in first.evidence["replaced"]
-    assert "report it" in lead(report)[0].en
+    assert "report it" in lead_sentences(report)[0].en
     assert compare(
         str(path), run_mode="ort_opt", inputs=feeds, disabled_optimizers=first.evidence["passes"].split(" and ")
     ).exit_status == 0  # fmt: skip

@@ -21,9 +21,9 @@ from hypothesis.extra import numpy as npst
 
 from precision_debug.errors import InputError, OutputError, PrecisionDebugError, UsageError
 from precision_debug.feeds import FeedSet, check_feeds, make_feeds, save_feeds
-from precision_debug.feeds.dtypes import as_dtype, dtype_name, exact_cast
+from precision_debug.feeds.dtypes import as_dtype, cast_exactly, dtype_name
 from precision_debug.records import InputMeta
-from precision_debug.safety.nearest import nearest
+from precision_debug.safety.nearest import find_nearest
 from precision_debug.settings.setting import parse_shapes, parse_val_range
 
 EXTENDED = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "int4", "uint4"]
@@ -500,7 +500,7 @@ def test_exact_cast_keeps_every_value_or_refuses(data, have, want):
         if data.draw(st.booleans()):
             with np.errstate(all="ignore"):
                 array = data.draw(npst.arrays(np.int8, 3, elements=st.integers(-8, 7))).astype(source)
-    result = exact_cast(array, target)
+    result = cast_exactly(array, target)
     exact = [_number(value) for value in array]
     with np.errstate(all="ignore"):
         wide = array.astype(np.int8 if "int4" in have else np.float32) if have in EXTENDED else array
@@ -594,16 +594,18 @@ def test_contradictions():
 
 def test_nearest_names():
     names = ["conv1_out", "conv2_out", "relu_7", "fc.weight"]
-    assert nearest("conv1out", names)[0] == "conv1_out"
-    assert nearest("CONV2_OUT", names)[0] == "conv2_out"
-    assert nearest("zzzz", names) == []
+    assert find_nearest("conv1out", names)[0] == "conv1_out"
+    assert find_nearest("CONV2_OUT", names)[0] == "conv2_out"
+    assert find_nearest("zzzz", names) == []
 
 
 def test_nearest_names_of_very_many():
     names = [
         f"/model/layers.{i}/attn/{kind}/MatMul_output_0" for i in range(20000) for kind in ("q", "k", "v", "o", "p")
     ]
-    assert "/model/layers.12345/attn/q/MatMul_output_0" in nearest("/model/layers.12345/attn/q/MatMul_output", names)
+    assert "/model/layers.12345/attn/q/MatMul_output_0" in find_nearest(
+        "/model/layers.12345/attn/q/MatMul_output", names
+    )
 
 
 def test_errors_are_ours():

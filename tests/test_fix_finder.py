@@ -23,17 +23,17 @@ from precision_debug.protocols import Executed
 from precision_debug.records import Culprit, ModelFiles, RunSpec, TensorMeta
 from precision_debug.report.blame import blame
 from precision_debug.report.fix import fix_sentences
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT, PASTE, search_command
-from precision_debug.report.tried import tried_sentence
+from precision_debug.report.tried import describe_tried
 from precision_debug.run import fixes, trials
 from precision_debug.run.criterion import Sample
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import Evaluation, Fix, FixRule, KeptUnit, ToKeep, TradePoint, Tried, Units
+from precision_debug.search import Evaluation, Fix, FixRule, KeptUnit, ToKeep, TradePoint, TriedFix, Units
 from precision_debug.settings import Setting
 
 
@@ -65,7 +65,7 @@ def in_int8(folder: Path, layers: int, *, brought_back: bool) -> Report:
     return precision_debug.compare(model, run_mode="ov_int8", inputs=feeds)
 
 
-def kept_in_int8(folder: Path, layers: int, *, brought_back: bool) -> tuple[ToKeep, Tried, Executed, Executed]:
+def kept_in_int8(folder: Path, layers: int, *, brought_back: bool) -> tuple[ToKeep, TriedFix, Executed, Executed]:
     """What a comparison of such a model in ov_int8 keeps, what came of it, and what ran in INT8 before and then."""
     kept = in_int8(folder, layers, brought_back=brought_back).to_keep
     assert kept is not None
@@ -127,7 +127,7 @@ def test_an_error_of_many_operators_is_offered_what_helped_too(tmp_path: Path) -
     assert kept.tried.before is not None
     assert kept.tried.after <= kept.tried.before / 2
     assert kept.option.startswith("--option 'nodes_to_exclude=")
-    said = lead(report)
+    said = lead_sentences(report)
     assert said[0].en.startswith("Diffuse: no single culprit.")
     assert said[1].en.startswith("Tried: keeping ")
     labels = [line[0].text for line in blame(report).lines]
@@ -170,22 +170,22 @@ def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> No
         TradePoint(what="curve", kept=2, error=0.0481, passes=False),
         TradePoint(what="curve", kept=4, error=0.0108, passes=True),
     )  # fmt: skip
-    tried = Tried(
+    tried = TriedFix(
         state="mended", before=0.048, after=0.0043, allowed=0.0482, trade=points,
         was=Executed(low=10, of=16, precision="INT8"), still=Executed(low=1, of=16, precision="INT8"),
     )  # fmt: skip
     given_up = ToKeep(option="--option a", keys=tuple("abcdefg"), of=8, tried=tried)
-    said = tried_sentence(dataclasses.replace(report, to_keep=given_up))
+    said = describe_tried(dataclasses.replace(report, to_keep=given_up))
     assert said is not None
     assert begins_approved(said.en)
     assert holds_approved(said.en, 2)
     assert "须放弃大部分 INT8" in said.zh
-    of_types = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, unit="operator type")))
+    of_types = describe_tried(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, unit="operator type")))
     assert of_types is not None  # beside it stand operators that still run low: types are no number of these
     assert holds_approved(of_types.en, 3)
     assert "只保留 2 种算子类型时误差为 0.0481，4 种算子类型时误差为 0.0108" in of_types.zh
     half = dataclasses.replace(tried, still=Executed(low=5, of=16, precision="INT8"))
-    said = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, tried=half)))
+    said = describe_tried(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, tried=half)))
     assert said is not None
     assert "giving up" not in said.en
 
@@ -211,8 +211,8 @@ def test_a_search_that_gives_up_most_of_int8_says_so(tmp_path: Path) -> None:
 def test_the_time_of_a_fix_stands_between_nothing_and_everything_kept(tmp_path: Path) -> None:
     model, feeds = a_wide_channel(tmp_path, 1, brought_back=False)
     report = precision_debug.compare(model, run_mode="ort_fp16_sim", inputs=feeds)
-    tried = Tried(state="mended", before=0.1, after=0.01, allowed=0.03, slower=1.2, whole_slower=1.92)
-    said = tried_sentence(dataclasses.replace(report, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried)))
+    tried = TriedFix(state="mended", before=0.1, after=0.01, allowed=0.03, slower=1.2, whole_slower=1.92)
+    said = describe_tried(dataclasses.replace(report, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried)))
     assert said is not None
     assert holds_approved(said.en)
     assert "单次运行耗时为不保留时的 1.20 倍（全部保留时为 1.92 倍）" in said.zh
@@ -248,7 +248,7 @@ def test_a_time_is_told_where_the_turns_agree(
     clock = Clock()
     monkeypatch.setattr(trials.time, "perf_counter", lambda: clock.now)
     sample = Sample(feeds={}, target_feeds={}, values={})
-    found = trials._times_as_long(clock.session(*kept), clock.session(*nothing), sample)
+    found = trials._compare_times(clock.session(*kept), clock.session(*nothing), sample)
     assert found == (expected if expected is None else pytest.approx(expected))
 
 
@@ -357,7 +357,7 @@ def test_fixes_say_how_far_they_are_and_end_in_their_time(tmp_path: Path, monkey
     ended = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
     assert len(stages) == ended.to_keep.tried.runs == 1
     assert ended.to_keep.tried.stopped == 0.0
-    said = tried_sentence(ended)
+    said = describe_tried(ended)
     assert said is not None
     assert "after 0 s" in said.en
     assert "0 秒后" in said.zh

@@ -20,7 +20,7 @@ from precision_debug.run import fix_finder
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import Evaluation, FixRule, Group, Judged, ToKeep, Tried, Units, gives_up_most
+from precision_debug.search import Evaluation, FixRule, Group, JudgedSet, ToKeep, TriedFix, Units, gives_up_most
 from precision_debug.settings import Setting
 
 BEFORE, ALLOWED = 0.5, 0.01
@@ -98,7 +98,7 @@ class Model:
         )  # fmt: skip
         return FixFinder(keepable=self.keepable, trials=trials, samples=inputs, rule=rule, most=most, **values)
 
-    def fix(self, *culprits: int | Culprit, **values: Any) -> tuple[ToKeep, Tried]:
+    def fix(self, *culprits: int | Culprit, **values: Any) -> tuple[ToKeep, TriedFix]:
         named = [one if isinstance(one, Culprit) else culprit(one) for one in culprits]
         found = self.finder(**values).find(named)
         assert found.tried is not None
@@ -321,7 +321,7 @@ def test_where_nothing_was_finite_before_the_trade_is_against_the_worst_that_was
     model = Model(needs(4), count=100)
     finder = model.finder(before=[math.inf])
     for size, left in ((1, 0.4), (10, 0.03), (90, 0.012)):
-        finder.oracle.asked[frozenset(range(size))] = Judged(False, left, helps=True)
+        finder.oracle.asked[frozenset(range(size))] = JudgedSet(False, left, helps=True)
     assert len(finder._best() or ()) == 10
 
 

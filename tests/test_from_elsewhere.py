@@ -19,14 +19,14 @@ from precision_debug.records import Culprit, Explanation, ModelFiles, RunSpec, S
 from precision_debug.report import write
 from precision_debug.report.formats.json import from_dict, to_dict
 from precision_debug.run.parallel_run import Checkpoint
-from precision_debug.safety.untrusted import linked_file
+from precision_debug.safety.untrusted import find_linked_file
 from precision_debug.search import Fix
 from precision_debug.testing.thresholds import Thresholds
 
 
 @pytest.mark.parametrize("name", ["r.tensors.npz", "../run/r.tensors.npz", "层.npz", "a b.npz"])
 def test_a_file_beside_the_report_is_linked(name: str) -> None:
-    assert linked_file(name) == name
+    assert find_linked_file(name) == name
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_file_beside_the_report_is_linked(name: str) -> None:
     ["http://x", "//host/x", "\\\\host\\share", "/etc/passwd", "C:\\x", "javascript:x", "file:x", "a\udcff", "a#b"],
 )
 def test_no_other_place_is_linked(name: str, tmp_path: Path) -> None:
-    assert linked_file(name) == ""
+    assert find_linked_file(name) == ""
     report = make_report(3)
     report = dataclasses.replace(report, tensors_file=name, saved_tensors=(report.rows[0].name,))
     for ending in (".html", ".xlsx", ".md"):

@@ -9,7 +9,7 @@ import pytest
 
 from precision_debug.cli import main
 from precision_debug.cli.compare import build_parser
-from precision_debug.cli.polygraphy import answer, translated
+from precision_debug.cli.polygraphy import answer_polygraphy_words, translate_command
 
 PAGE = Path(__file__).parent.parent / "docs" / "from_polygraphy.md"
 ROWS = [
@@ -35,7 +35,7 @@ def _options(command: str) -> tuple[str, dict[str, list[str]]]:
 @pytest.mark.parametrize(("theirs", "ours"), ANSWERED)
 def test_every_row_of_the_page_is_answered(theirs: str, ours: str) -> None:
     """The page's commands run without a card, so that their modes are others; all else is the same."""
-    command, odd = translated(shlex.split(theirs)[1:])
+    command, odd = translate_command(shlex.split(theirs)[1:])
     verb, options = _options(command)
     known_verb, known = _options(ours)
     assert verb == known_verb
@@ -47,7 +47,7 @@ def test_every_row_of_the_page_is_answered(theirs: str, ours: str) -> None:
 def test_every_option_of_an_answer_is_ours() -> None:
     ours = build_parser()._option_string_actions
     for theirs, _ in ANSWERED:
-        command, _ = translated(shlex.split(theirs)[1:])
+        command, _ = translate_command(shlex.split(theirs)[1:])
         assert not [name for name in _options(command)[1] if name not in ours], command
 
 
@@ -79,7 +79,7 @@ def test_the_line_has_the_command(words: list[str], said: str, capsys: pytest.Ca
 
 @pytest.mark.parametrize("words", [["serch"], ["--model_file", "m.onnx"], ["frobnicate", "--loud"], ["doctor"]])
 def test_what_is_nobodys_is_not_taken_for_polygraphys(words: list[str]) -> None:
-    assert answer(words) is None
+    assert answer_polygraphy_words(words) is None
 
 
 @pytest.mark.parametrize(

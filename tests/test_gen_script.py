@@ -13,7 +13,7 @@ from onnx_models import mlp
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
-from precision_debug.products.tools.script import script_of
+from precision_debug.products.tools.script import make_script
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 
 
@@ -47,7 +47,7 @@ def test_odd_words_stay_text() -> None:
         tolerance=Tolerance(atol=1.0, rule="either"), options={"baseline.threads": 2}, sample="3",
         command='precision_debug """ \\ \u202e',
     )  # fmt: skip
-    text = script_of(spec, [Path("r.json")])
+    text = make_script(spec, [Path("r.json")])
     called: dict[str, object] = {}
 
     class Fake:
@@ -72,4 +72,4 @@ def test_odd_words_stay_text() -> None:
 
 def test_what_compare_cannot_do_is_refused() -> None:
     with pytest.raises(UsageError, match="--record"):
-        script_of(RunSpec(model=ModelFiles(model_file="m.onnx"), run_mode="ort_fp32", record="d"), [])
+        make_script(RunSpec(model=ModelFiles(model_file="m.onnx"), run_mode="ort_fp32", record="d"), [])

@@ -137,7 +137,7 @@ def test_only_the_wanted_names_are_kept() -> None:
 def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path) -> None:
     from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
-    from precision_debug.report.complete_table import complete_table
+    from precision_debug.report.complete_table import make_complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)
@@ -153,7 +153,7 @@ def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path)
         TensorMeta(name="b", op_type="Op", inputs=("gone",)),
         TensorMeta(name="c", op_type="Op", inputs=("b", "gone")),
     ]
-    table = complete_table(check.rows, align(metas, check.tensors))
+    table = make_complete_table(check.rows, align(metas, check.tensors))
     growth = {row.name: row.error_growth for row in table}
     assert growth["a"] == 1.0
     assert growth["b"] == np.inf
@@ -163,7 +163,7 @@ def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path)
 def test_error_growth_is_blank_where_nan_or_inf_are_born() -> None:
     from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
-    from precision_debug.report.complete_table import complete_table
+    from precision_debug.report.complete_table import make_complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)
@@ -172,14 +172,14 @@ def test_error_growth_is_blank_where_nan_or_inf_are_born() -> None:
     check("Op", "a", np.full(8, 1.01, np.float32))
     check("Op", "b", np.array([np.inf, *[1.0] * 7], np.float32))  # what is left of it agrees
     metas = [TensorMeta(name="a", op_type="Op", inputs=()), TensorMeta(name="b", op_type="Op", inputs=("a",))]
-    table = complete_table(check.rows, align(metas, check.tensors))
+    table = make_complete_table(check.rows, align(metas, check.tensors))
     assert [row.error_growth for row in table] == [np.inf, None]
 
 
 def test_error_growth_is_unknown_where_an_input_was_not_compared() -> None:
     from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
-    from precision_debug.report.complete_table import complete_table
+    from precision_debug.report.complete_table import make_complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)
@@ -196,7 +196,7 @@ def test_error_growth_is_unknown_where_an_input_was_not_compared() -> None:
         TensorMeta(name=name, op_type="Op", inputs=given, unseen="not to be seen" if name == "hidden" else "")
         for name, given in inputs.items()
     ]
-    table = complete_table(check.rows, align(metas, check.tensors), selected=set(inputs) - {"unmarked"})
+    table = make_complete_table(check.rows, align(metas, check.tensors), selected=set(inputs) - {"unmarked"})
     growth = {row.name: row.error_growth for row in table}
     assert growth["known"] == pytest.approx(1)
     assert [growth[name] for name in ("after", "through", "marked", "shaped")] == [None] * 4

@@ -120,7 +120,7 @@ def test_the_worker_gets_this_process_own_path(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "added"), *INSTALLED, *sys.path])
     code = "print(sys.path, precision_debug.__file__)"
     done = subprocess.run(
-        import_path.command(f"import precision_debug; {code}"), capture_output=True, text=True, check=True
+        import_path.make_command(f"import precision_debug; {code}"), capture_output=True, text=True, check=True
     )
     assert str(tmp_path / "added") in done.stdout
     assert "''" not in done.stdout

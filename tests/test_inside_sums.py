@@ -13,7 +13,7 @@ from onnx import helper
 from onnx_models import model, value
 
 from precision_debug import compare
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 def _compared(folder: Path, node: Any, x: Any, mode: str = "ort_fp16_sim", opset: int = 13) -> Any:
@@ -32,7 +32,7 @@ def test_a_mean_whose_sum_overflows_is_no_pass(tmp_path: Path) -> None:
     """4096 values of 27 add up to 110592."""
     report = _compared(tmp_path, MEAN, np.full((2, 4096), 54.0))
     assert str(report.verdict) == "inconclusive"
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert holds_approved(said.en)
     assert "4096 项之和达到 1.106e+05" in said.zh
 

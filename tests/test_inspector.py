@@ -14,12 +14,12 @@ from precision_debug.errors import ModelError
 from precision_debug.inspector import (
     EngineLayer,
     EngineTensor,
-    diff_engines,
-    fused_outputs,
+    compare_engines,
+    find_real_precision,
+    map_producers,
     parse_inspector,
-    producers,
     read_inspector,
-    real_precision,
+    split_fused_outputs,
     strip_subgraph_suffix,
 )
 
@@ -79,7 +79,7 @@ def test_a_real_layer():
         tactic_value="0xc4e457eb6dc4cc67",
     )
     assert layer.tactic_name.startswith("sm90_xmma_fprop_image_first_layer_f16f16_f32_f16_")
-    assert real_precision(layer)[0] == "FP16"
+    assert find_real_precision(layer)[0] == "FP16"
     assert [one.is_reformat for one in engine("trt86_resnet18_fp16")[:3]] == [True, False, False]
 
 
@@ -178,9 +178,9 @@ def test_a_quantising_layer_is_no_copy():
 )
 def test_real_precision_of_the_real_engines(name, counts):
     layers = [layer for layer in engine(name) if not layer.is_reformat]
-    assert Counter(real_precision(layer)[0] for layer in layers) == counts
+    assert Counter(find_real_precision(layer)[0] for layer in layers) == counts
     for layer in layers:
-        precision, source = real_precision(layer)
+        precision, source = find_real_precision(layer)
         if layer.layer_type in ("CaskConvolution", "CaskGemmConvolution"):
             assert precision, layer.tactic_name
             assert source == "tactic name"
@@ -218,17 +218,17 @@ def layer_of(tactic="", weights="", inputs=(), outputs=(), kind="CaskConvolution
     ],
 )
 def test_precision_by_tactic_name(tactic, precision):
-    assert real_precision(layer_of(tactic)) == (precision, "tactic name" if precision else "")
+    assert find_real_precision(layer_of(tactic)) == (precision, "tactic name" if precision else "")
 
 
 def test_precision_by_what_else_is_known():
-    assert real_precision(layer_of("x_f16f16_f16f16_f16_y", "FP32")) == ("FP16", "tactic name")
-    assert real_precision(layer_of("unknown", "INT8", outputs=["FP16"])) == ("INT8", "weights type")
-    assert real_precision(layer_of(inputs=["FP8", "FP8"], outputs=["FP16"], kind="gemm")) == ("FP8", "input type")
-    assert real_precision(layer_of(inputs=["INT8"], outputs=["FP16"], kind="Reduce")) == ("FP16", "output type")
-    assert real_precision(layer_of(outputs=["INT32", "BF16"])) == ("BF16", "output type")
-    assert real_precision(layer_of(outputs=["INT32"])) == ("", "")
-    assert real_precision(layer_of(weights="INT4", outputs=[""])) == ("", "")
+    assert find_real_precision(layer_of("x_f16f16_f16f16_f16_y", "FP32")) == ("FP16", "tactic name")
+    assert find_real_precision(layer_of("unknown", "INT8", outputs=["FP16"])) == ("INT8", "weights type")
+    assert find_real_precision(layer_of(inputs=["FP8", "FP8"], outputs=["FP16"], kind="gemm")) == ("FP8", "input type")
+    assert find_real_precision(layer_of(inputs=["INT8"], outputs=["FP16"], kind="Reduce")) == ("FP16", "output type")
+    assert find_real_precision(layer_of(outputs=["INT32", "BF16"])) == ("BF16", "output type")
+    assert find_real_precision(layer_of(outputs=["INT32"])) == ("", "")
+    assert find_real_precision(layer_of(weights="INT4", outputs=[""])) == ("", "")
 
 
 # outputs
@@ -247,7 +247,7 @@ def test_precision_by_what_else_is_known():
 )  # fmt: skip
 def test_fused_outputs_of_the_real_engines(name, kept, first, last):
     layers = engine(name)
-    names, left_out = fused_outputs(layers)
+    names, left_out = split_fused_outputs(layers)
     assert (len(names), names[0], names[-1]) == (kept, first, last)
     model_names = r"[\w/.]+_subgraph_\d+" if "paddle" in name else r"/[\w/.]+_output_0|y"
     assert all(re.fullmatch(model_names, one) for one in names)
@@ -260,7 +260,7 @@ def test_fused_outputs_of_the_real_engines(name, kept, first, last):
 
 
 def test_constants_and_made_up_names_are_left_out():
-    _, left_out = fused_outputs(engine("trt86_resnet18_fp16_marked"))
+    _, left_out = split_fused_outputs(engine("trt86_resnet18_fp16_marked"))
     assert [one for one in left_out if not one.startswith("Reformatted")] == [
         "reshape_before_/f/Gemm_out_tensor",
         "/f/Gemm_out_tensor",
@@ -274,13 +274,13 @@ def test_constants_and_made_up_names_are_left_out():
         EngineLayer(name="one", layer_type="kgen", outputs=(EngineTensor(name="concat"),)),
         EngineLayer(name="two", layer_type="kgen", outputs=(EngineTensor(name="concat"),)),
     )
-    assert fused_outputs(layers) == (("real", "conv_output", "concat"), ("weight", "__mye12"))
+    assert split_fused_outputs(layers) == (("real", "conv_output", "concat"), ("weight", "__mye12"))
 
 
 def test_a_copied_tensor_belongs_to_the_layer_that_computed_it():
-    made_by = producers(engine("trt86_resnet18_fp16_marked"))
+    made_by = map_producers(engine("trt86_resnet18_fp16_marked"))
     layer = made_by["/c/Conv_output_0"]
-    assert (layer.name, real_precision(layer)[0]) == ("/c/Conv", "FP16")
+    assert (layer.name, find_real_precision(layer)[0]) == ("/c/Conv", "FP16")
     assert made_by["(Unnamed Layer* 50) [Shuffle]_output"].layer_type == "Constant"
 
 
@@ -303,7 +303,7 @@ def test_subgraph_suffix(name, expected):
 
 
 def test_marking_everything_breaks_the_fusion():
-    diff = diff_engines(engine("paddle26_trt853_resnet18_fp16"), engine("paddle26_trt853_resnet18_fp16_marked"))
+    diff = compare_engines(engine("paddle26_trt853_resnet18_fp16"), engine("paddle26_trt853_resnet18_fp16_marked"))
     assert not diff.fusion_kept
     assert diff.layers == (26, 87)
     assert diff.reformats == (2, 34)
@@ -311,11 +311,11 @@ def test_marking_everything_breaks_the_fusion():
     assert is_approved(diff.lost[0])
     assert begins_approved(diff.summary, 2)
     assert "\n" not in diff.summary
-    assert diff_engines(engine("trt86_resnet18_fp16"), engine("trt86_resnet18_fp16_marked")).layers == (29, 88)
+    assert compare_engines(engine("trt86_resnet18_fp16"), engine("trt86_resnet18_fp16_marked")).layers == (29, 88)
 
 
 def test_fp32_and_fp16_fuse_alike_with_other_tactics():
-    diff = diff_engines(engine("trt86_resnet18_fp32"), engine("trt86_resnet18_fp16"))
+    diff = compare_engines(engine("trt86_resnet18_fp32"), engine("trt86_resnet18_fp16"))
     assert diff.fusion_kept
     assert (len(diff.kept), len(diff.tactics_changed)) == (25, 21)
     name, old, new = diff.tactics_changed[0]
@@ -327,14 +327,14 @@ def test_fp32_and_fp16_fuse_alike_with_other_tactics():
 
 def test_the_same_engine_twice():
     layers = engine("trt86_resnet18_fp16")
-    diff = diff_engines(layers, layers)
+    diff = compare_engines(layers, layers)
     assert diff.fusion_kept
     assert diff.tactics_changed == diff.lost == diff.added == ()
 
 
 def test_names_that_come_twice_are_counted():
     one, two = layer_of("t1"), layer_of("t2")
-    diff = diff_engines([one, one], [one, two, one])
+    diff = compare_engines([one, one], [one, two, one])
     assert (diff.kept, diff.lost, diff.added) == (("l", "l"), (), ("l",))
     assert diff.tactics_changed == (("l", "t1", "t2"),)
-    assert diff_engines([one, one], [one]).lost == ("l",)
+    assert compare_engines([one, one], [one]).lost == ("l",)

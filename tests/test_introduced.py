@@ -23,10 +23,10 @@ from precision_debug.explain import introduced
 from precision_debug.explain.introduced import (
     MASK,
     Passing,
-    nothing_alone,
-    relative_error,
+    is_same_kind,
+    make_empty_alone,
+    measure_relative_error,
     run_alone,
-    same_kind,
     start_measuring,
 )
 from precision_debug.explain.subject import Subject
@@ -386,7 +386,7 @@ def test_a_failure_closes_what_was_kept(replaces: bool, tmp_path: Path, monkeypa
 def test_nothing_alone_is_of_the_way_that_will_be_gone(tmp_path: Path) -> None:
     for replaces, method in ((True, "isolated"), (False, "replayed")):
         with contextlib.closing(
-            nothing_alone(subject_of(Engine(chain()), Engine(chain(), replaces=replaces)), tmp_path)
+            make_empty_alone(subject_of(Engine(chain()), Engine(chain(), replaces=replaces)), tmp_path)
         ) as alone:
             assert (alone.method, alone.found, alone.casts) == (method, {}, {})
             assert alone.exact_of("y") is None
@@ -474,7 +474,7 @@ def test_the_relative_error_is_that_of_the_numbers_in_the_types_range(seed: int)
     fair = np.isfinite(exact) & np.isfinite(wrong) & (np.abs(exact) <= min(largest, MASK))
     off = (wrong.astype(np.float64) - exact.astype(np.float64))[fair]
     expected = np.linalg.norm(off) / np.linalg.norm(exact[fair].astype(np.float64))
-    assert relative_error(exact, wrong, found.base, largest, found.sqnr_db) == pytest.approx(expected, rel=1e-5)
+    assert measure_relative_error(exact, wrong, found.base, largest, found.sqnr_db) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -493,14 +493,14 @@ def test_the_relative_error_at_the_edges(
 ) -> None:
     one, other = np.array(exact, np.float32), np.array(wrong, np.float32)
     found = numbers.compare(one, other, quantiles=False)
-    got = relative_error(one, other, found.base, largest, found.sqnr_db)
+    got = measure_relative_error(one, other, found.base, largest, found.sqnr_db)
     assert got == (expected if expected is None else pytest.approx(expected, rel=1e-6))
 
 
 def test_an_error_beyond_all_numbers_is_infinite() -> None:
     exact, wrong = np.array([1e-300, 0.0]), np.array([1e20, 0.0])
     found = numbers.compare(exact, wrong, quantiles=False)
-    assert relative_error(exact, wrong, found.base, math.inf, found.sqnr_db) == math.inf
+    assert measure_relative_error(exact, wrong, found.base, math.inf, found.sqnr_db) == math.inf
 
 
 def test_what_is_a_float() -> None:
@@ -508,7 +508,7 @@ def test_what_is_a_float() -> None:
     others = [np.int8, np.uint8, np.int64, np.bool_]
     for first in (*floats, *others):
         for second in (*floats, *others):
-            kind = same_kind(np.ones(1, first), np.ones(1, second))
+            kind = is_same_kind(np.ones(1, first), np.ones(1, second))
             assert kind is ((first in floats) == (second in floats)), (first, second)
 
 
@@ -573,7 +573,7 @@ def test_what_is_inherited_is_what_the_baselines_operators_make_of_the_targets_i
     theirs: dict[str, Any] = {}
     base.run({"x": X}, keeping(own))
     target.run({"x": X}, keeping(theirs))
-    found = introduced.inherited_errors(subject, tmp_path)
+    found = introduced.measure_inherited_errors(subject, tmp_path)
     assert list(found) == ["tripled", "root", "moved", "shifted", "y"], "an input has no operator"
     for name, _, reads, compute in chain():
         expected = relative(own[name], compute(theirs[reads[0]].astype(np.float32)))
@@ -591,20 +591,20 @@ def test_an_error_that_is_inherited_as_nan_is_infinite_and_one_of_integers_is_no
         ]
 
     subject = subject_of(Engine(steps(1.0)), Engine(steps(math.nan)))
-    found = introduced.inherited_errors(subject, tmp_path)
+    found = introduced.measure_inherited_errors(subject, tmp_path)
     assert found == {"root": 0.0, "y": math.inf}
 
 
 def test_what_the_target_has_in_another_shape_is_inherited_by_nobody(tmp_path: Path) -> None:
     base = Engine(chain())
-    found = introduced.inherited_errors(subject_of(base, Engine(chain(moved=lambda x: x))), tmp_path)
+    found = introduced.measure_inherited_errors(subject_of(base, Engine(chain(moved=lambda x: x))), tmp_path)
     assert found == {"tripled": 0.0, "root": 0.0}, "nor is what follows of it compared"
     assert "moved" not in base.replaced
 
 
 def test_what_the_baseline_makes_twice_is_inherited_as_it_was_first(tmp_path: Path) -> None:
     base, target = Engine(chain(), twice="root"), Engine(chain(), twice="tripled")
-    found = introduced.inherited_errors(subject_of(base, target), tmp_path)
+    found = introduced.measure_inherited_errors(subject_of(base, target), tmp_path)
     assert found["root"] == 0.0
     assert found["y"] == 0.0
 
@@ -625,7 +625,7 @@ def test_a_baseline_that_fails_leaves_no_file_of_what_was_inherited(
     monkeypatch.setattr(type(subject.bench.waiting(tmp_path, 1 << 20)), "close", close)
     base.steps = chain(root=fails)
     with pytest.raises(BackendError):
-        introduced.inherited_errors(subject, tmp_path)
+        introduced.measure_inherited_errors(subject, tmp_path)
     assert len(closed) == 1
 
 
@@ -704,7 +704,7 @@ def test_of_a_replayed_run_nothing_waits_any_longer(tmp_path: Path) -> None:
     subject = subject_of(base, Engine(chain(), np.float16, replaces=False))
     with contextlib.closing(subject.bench.waiting(tmp_path, 1 << 20)) as waiting:
         noted: list[str] = []
-        introduced.replayed(subject, lambda name, _exact, _wrong: noted.append(name), waiting)
+        introduced.replay_operators(subject, lambda name, _exact, _wrong: noted.append(name), waiting)
         assert noted == ["x", "tripled", "root", "moved", "shifted", "y"]
         assert [name for name in noted if name in waiting] == []
     assert base.replaced == set(noted)

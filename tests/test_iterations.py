@@ -13,7 +13,7 @@ from precision_debug import cli, numbers
 from precision_debug.events import Explained
 from precision_debug.numbers.iterations import Iterations
 from precision_debug.observe import loops
-from precision_debug.pairing.align import stem
+from precision_debug.pairing.align import strip_iteration
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
@@ -77,7 +77,7 @@ def test_what_the_kernel_does_not_take_is_added_up_too() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), [("x@3.0", "x"), ("x@1.2.3", "x"), ("x@1.", "x@1."), ("x@.1", "x@.1")])
 def test_the_stem_of_a_loop_in_a_loop(name: str, expected: str) -> None:
-    assert stem(name) == expected
+    assert strip_iteration(name) == expected
 
 
 def loop_of(count: int, *, nested: bool = False, scale: float = 1.0) -> Any:
@@ -173,7 +173,7 @@ def test_an_operator_of_a_long_loop_is_still_named(tmp_path: Path, monkeypatch: 
         pipeline.execute(spec, journal, folder=tmp_path)
     (told,) = (one for one in read_events(tmp_path / "journal.jsonl", Explained) if isinstance(one, Explained))
     first, expected = told.explanation.culprits[0], every.explanation.culprits[0]
-    assert stem(first.name) == stem(expected.name) == "small"
+    assert strip_iteration(first.name) == strip_iteration(expected.name) == "small"
     assert 0.05 < first.share < expected.share, "as measured: of the iterations that were looked at"
 
 

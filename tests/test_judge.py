@@ -12,8 +12,8 @@ from approval import is_approved
 
 from precision_debug.numbers import compare, describe, measure
 from precision_debug.numbers.born import is_broken
-from precision_debug.numbers.judge import as_expected, told_slices, validated, verdict
-from precision_debug.numbers.judge import judged as judged_row
+from precision_debug.numbers.judge import as_expected, decide_status, fail_non_finite, lost_slice_arguments
+from precision_debug.numbers.judge import judge_row as judged_row
 from precision_debug.numbers.merged import Merged
 from precision_debug.records import Comparison, Introduced, Row, Slices, Status, Tolerance
 
@@ -23,7 +23,7 @@ UNKNOWN = Status.INCONCLUSIVE
 
 def judged(base: Any, target: Any, **tolerance: Any) -> tuple[Status, str]:
     wanted = Tolerance(**tolerance)
-    return verdict(compare(np.asarray(base), np.asarray(target), wanted), wanted)
+    return decide_status(compare(np.asarray(base), np.asarray(target), wanted), wanted)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_statistics(base: Any, target: Any, tolerance: dict[str, Any], expected:
 
 def test_a_statistic_that_was_not_computed_does_not_pass() -> None:
     comparison = compare(np.zeros(2), np.zeros(2), Tolerance())
-    assert verdict(comparison, Tolerance(check_error_stat="mean")) == (Status.FAIL, "mean was not computed")
+    assert decide_status(comparison, Tolerance(check_error_stat="mean")) == (Status.FAIL, "mean was not computed")
 
 
 HIDDEN = "passes only because atol {} exceeds its RMS {}; its Rel L2 is {}"
@@ -130,8 +130,10 @@ def test_validating_fails_every_nan_and_inf_wherever_it_stands() -> None:
     def row(base: Any, target: Any) -> Row:
         wanted = Tolerance(equal_nan=True)
         comparison = compare(np.float32(base), np.float32(target), wanted)
-        status, reason = verdict(comparison, wanted)
-        return validated(Row(index=0, op_type="Op", name="a", status=status, reason=reason, comparison=comparison))
+        status, reason = decide_status(comparison, wanted)
+        return fail_non_finite(
+            Row(index=0, op_type="Op", name="a", status=status, reason=reason, comparison=comparison)
+        )
 
     assert row([1.0], [1.0]).status is Status.PASS
     both = row([INF] * 8, [INF] * 8)
@@ -140,7 +142,7 @@ def test_validating_fails_every_nan_and_inf_wherever_it_stands() -> None:
     assert is_approved(row([NAN, 1.0], [NAN, 1.0]).reason)
     assert is_approved(row([1.0, 2.0], [1.0, NAN]).reason, 2)
     alone = Row(index=0, op_type="Op", name="a", status=Status.UNMATCHED, target=describe(np.float32([NAN, 1])))
-    assert (validated(alone).status, validated(alone).reason) == (Status.FAIL, "1 NaN in the target")
+    assert (fail_non_finite(alone).status, fail_non_finite(alone).reason) == (Status.FAIL, "1 NaN in the target")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_without_a_tolerance_nan_and_inf_have_to_stand_where_the_baselines_do(
         numbers = Merged.merge(*samples).comparison()
     else:
         numbers = compare(one, two, wanted)
-    status, reason = verdict(numbers, wanted)
+    status, reason = decide_status(numbers, wanted)
     row = Row(index=0, op_type="X", name="x", status=status, reason=reason, comparison=numbers, is_output=True)
     assert (as_expected(row, 0.01).status is Status.PASS) is passes
 
@@ -260,13 +262,13 @@ def numbers_of(error: float, rms: float = 1.0, *, elements: int = 4, **values: A
     ],
 )  # fmt: skip
 def test_an_atol_that_lets_zeros_pass_proves_nothing(error: float, atol: float, rtol: float, status: Status) -> None:
-    assert verdict(numbers_of(error), Tolerance(atol=atol, rtol=rtol))[0] is status
+    assert decide_status(numbers_of(error), Tolerance(atol=atol, rtol=rtol))[0] is status
 
 
 def test_of_a_statistic_that_is_within_rtol_an_atol_hides_nothing() -> None:
     wanted = Tolerance(check_error_stat="mean", atol=2.0)
     for relative, status in ((1e-4, Status.PASS), (2e-4, Status.INCONCLUSIVE)):
-        assert verdict(numbers_of(0.5, stat_abs=0.1, stat_rel=relative), wanted)[0] is status
+        assert decide_status(numbers_of(0.5, stat_abs=0.1, stat_rel=relative), wanted)[0] is status
 
 
 def judged_by(allowed: float, numbers: Comparison, **values: Any) -> Status:
@@ -402,14 +404,14 @@ def test_a_lost_slice_fails_an_output_that_is_right_as_a_whole() -> None:
 
 
 def test_which_slices_are_lost_is_told_of_the_largest() -> None:
-    told = told_slices(numbers_of(0.001, slices=slices_of((1, 1), (4, 6), (2, 2))))
+    told = lost_slice_arguments(numbers_of(0.001, slices=slices_of((1, 1), (4, 6), (2, 2))))
     assert told == {"slices": "1, 4-6, 2", "axis": 1, "count": 5, "all": 32, "part": 0.5, "peak": 4.6, "largest": 90.0}
-    many = told_slices(numbers_of(0.001, slices=slices_of(*((n, n) for n in range(0, 12, 2)))))
+    many = lost_slice_arguments(numbers_of(0.001, slices=slices_of(*((n, n) for n in range(0, 12, 2)))))
     assert many["slices"].endswith("…")
     assert many["count"] == 6
-    four = told_slices(numbers_of(0.001, slices=slices_of(*((n, n) for n in range(0, 8, 2)))))
+    four = lost_slice_arguments(numbers_of(0.001, slices=slices_of(*((n, n) for n in range(0, 8, 2)))))
     assert four["slices"] == "0, 2, 4, 6"
-    assert told_slices(numbers_of(0.001, slices=slices_of((1, 1), size=0.0)))["part"] == 1.0
+    assert lost_slice_arguments(numbers_of(0.001, slices=slices_of((1, 1), size=0.0)))["part"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -468,5 +470,5 @@ def test_whole_numbers_that_stand_for_others_are_judged_by_their_size(
 )
 def test_an_rtol_of_one_or_more_lets_zeros_pass_for_any_tensor(error: float, rtol: float, code: str) -> None:
     """However far below the tensor's size atol is."""
-    status, reason = verdict(numbers_of(error), Tolerance(rtol=rtol, atol=0.0))
+    status, reason = decide_status(numbers_of(error), Tolerance(rtol=rtol, atol=0.0))
     assert (status, reason.code) == (Status.INCONCLUSIVE if code else Status.PASS, code)

@@ -9,7 +9,7 @@ import pytest
 from precision_debug.events import Event, SideDone, Stage, Tensors
 from precision_debug.reasons import say
 from precision_debug.run.journal import Journal
-from precision_debug.run.outcome import last_stage
+from precision_debug.run.outcome import find_last_stage
 
 
 def at(kind: str, side: str) -> Stage:
@@ -40,4 +40,4 @@ def test_the_last_stage(events: list[Event], said: str, tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.jsonl") as journal:
         for event in events:
             journal.write(event)
-    assert last_stage(tmp_path / "journal.jsonl") == said
+    assert find_last_stage(tmp_path / "journal.jsonl") == said

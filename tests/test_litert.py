@@ -14,7 +14,7 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import BackendUnavailable, ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.report.doubts import rests_on
+from precision_debug.report.doubts import describe_held_claims
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert")
 
@@ -223,7 +223,7 @@ def test_a_file_with_variables_is_compared_with_its_own_types(tmp_path: Path) ->
     named = precision_debug.compare(path, run_mode="tflite_opt", baseline="tflite_fp32", inputs=feeds)
     assert named.baseline.mode == "tflite_fp32"
     assert any(claim.why is not None and claim.why.code == "not_fp32" for claim in named.claims)
-    assert "?" not in rests_on(named).en
+    assert "?" not in describe_held_claims(named).en
     assert all(row.status != "fail" for row in named.outputs)
 
 

@@ -220,7 +220,7 @@ def test_tokens_that_the_model_does_not_know_are_refused(ids: Any, good: Path) -
 
 def test_an_unknown_release_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, good: Path) -> None:
     monkeypatch.setattr(libraries.metadata, "version", lambda _: "2031.1.1")
-    libraries.library.cache_clear()
+    libraries.load_library.cache_clear()
     try:
         for mode in ("gguf_fp32", "gguf_cpu"):
             found = LlamaCppBackend().availability(mode)
@@ -229,13 +229,13 @@ def test_an_unknown_release_is_refused_in_one_line(monkeypatch: pytest.MonkeyPat
         with pytest.raises(BackendUnavailable, match="2031"):
             opened(good)
     finally:
-        libraries.library.cache_clear()
+        libraries.load_library.cache_clear()
 
 
 @pytest.mark.parametrize("what", ["model_defaults", "context_defaults"])
 def test_a_layout_that_is_another_is_refused_before_anything_is_written(what: str) -> None:
     """Whichever field has moved: another default than is expected stands in its place."""
-    made = libraries.library()
+    made = libraries.load_library()
     libraries.check_layout(made)
     for (offset, kind), value in getattr(made.layout, what).items():
         moved = libraries.Layout(**{what: {(offset, kind): value + 1}})

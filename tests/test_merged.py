@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 from precision_debug import numbers
 from precision_debug.numbers import histogram
 from precision_debug.numbers.exact_sum import ExactSum
-from precision_debug.numbers.merged import Measured, Merged, badness
+from precision_debug.numbers.merged import Measured, Merged, rank_badness
 from precision_debug.records import Comparison, Tolerance
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -131,7 +131,7 @@ def test_the_worst_samples_come_first() -> None:
     nan[3] = math.nan
     worse = Merged.merge(whole(found), Merged.of(numbers.measure(base, nan, TOLERANCE), 11))
     assert worse.worst[0] == (math.inf, 11)
-    assert badness(numbers.measure(base, base[:3])) == math.inf
+    assert rank_badness(numbers.measure(base, base[:3])) == math.inf
 
 
 def test_samples_that_do_not_compare_are_counted() -> None:
@@ -148,4 +148,4 @@ def test_a_devices_histogram_is_read_as_the_hosts() -> None:
     errors = np.abs(np.random.default_rng(1).standard_normal(100_000)).astype(np.float32)
     errors[:50] = 0
     counts = np.bincount(errors.view(np.uint32) >> 18, minlength=1 << 13)
-    assert (histogram.from_float32(counts) == histogram.bucket_counts(errors.astype(np.float64))).all()
+    assert (histogram.from_float32(counts) == histogram.count_buckets(errors.astype(np.float64))).all()

@@ -27,10 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from precision_debug.errors import UsageError
-from precision_debug.numbers import compare, describe, kernel_status, native
+from precision_debug.numbers import compare, describe, describe_kernel, native
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
-needs_kernel = pytest.mark.skipif(native.load() is None, reason=f"no compiled kernel here: {kernel_status()}")
+needs_kernel = pytest.mark.skipif(native.load() is None, reason=f"no compiled kernel here: {describe_kernel()}")
 needs_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler on PATH")
 
 TYPES = {
@@ -181,7 +181,7 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
     target[1, 5:] += np.float32(1e-3) * rng.standard_normal(700_003 - 5).astype(np.float32)
     target[2, 17], base[2, 18] = np.nan, np.inf
     expected = in_numpy(monkeypatch, compare, base, target, Tolerance())
-    monkeypatch.setattr(native, "available_cores", lambda: threads)
+    monkeypatch.setattr(native, "count_available_cores", lambda: threads)
     assert_alike(compare(base, target, Tolerance()), expected)
     flipped = base[:, ::-1], target[:, ::-1]
     assert_alike(compare(*flipped, Tolerance()), in_numpy(monkeypatch, compare, *flipped, Tolerance()))
@@ -189,7 +189,7 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
 
 @needs_kernel
 def test_an_error_in_a_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "available_cores", lambda: 3)
+    monkeypatch.setattr(native, "count_available_cores", lambda: 3)
     monkeypatch.setattr(native._Call, "span", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         compare(np.zeros(2_000_000, np.float32), np.ones(2_000_000, np.float32), Tolerance())
@@ -229,7 +229,7 @@ def test_unaligned_and_read_only_arrays(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_status_says_which_pass_runs(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRECISION_DEBUG_KERNEL", "numpy")
-    assert kernel_status() == "numpy blocks: PRECISION_DEBUG_KERNEL=numpy"
+    assert describe_kernel() == "numpy blocks: PRECISION_DEBUG_KERNEL=numpy"
     assert native.load() is None
     assert compare(np.zeros(3, np.float32), np.ones(3, np.float32), Tolerance()).mismatched == 3
 
@@ -237,20 +237,20 @@ def test_the_status_says_which_pass_runs(fresh: None, monkeypatch: pytest.Monkey
 def test_an_unknown_kernel_is_refused(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRECISION_DEBUG_KERNEL", "cuda")
     with pytest.raises(UsageError, match="PRECISION_DEBUG_KERNEL"):
-        kernel_status()
+        describe_kernel()
 
 
 def test_no_library_is_said(fresh: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PRECISION_DEBUG_KERNEL", raising=False)
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "_kernel.so")
-    assert is_approved(kernel_status())
+    assert is_approved(describe_kernel())
     (tmp_path / "_kernel.so").write_bytes(b"no library")
     assert "does not load" in kernel_status_again()
 
 
 def kernel_status_again() -> str:
     native._open.cache_clear()
-    return kernel_status()
+    return describe_kernel()
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_a_built_library_belongs_to_its_sources_only(fresh: None, tree: Path, mo
     assert hook(tree).build(tree) == ""
     library = tree / "precision_debug" / "numbers" / "_kernel.so"
     monkeypatch.setattr(native, "LIBRARY", library)
-    assert kernel_status().startswith("C kernel, ")
+    assert describe_kernel().startswith("C kernel, ")
     source = library.with_name("kernel.c")
     source.write_text(source.read_text() + "\n/* changed */\n")
     assert holds_approved(kernel_status_again())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from precision_debug.numbers import narrowing
-from precision_debug.numbers.narrowing import low_bits, narrowed, rounded, shaken
+from precision_debug.numbers.narrowing import count_low_bits, narrow_values, round_values, shake_values
 
 TYPES = [np.dtype("float16"), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn)]
 
@@ -17,8 +17,8 @@ TYPES = [np.dtype("float16"), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.f
 @pytest.fixture(params=["compiled", "numpy"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
-        monkeypatch.setattr(narrowing, "_library", lambda: None)
-    elif narrowing._library() is None:
+        monkeypatch.setattr(narrowing, "_load_library", lambda: None)
+    elif narrowing._load_library() is None:
         pytest.skip("nothing is compiled here")
 
 
@@ -35,8 +35,12 @@ def values() -> Any:
 @pytest.mark.usefixtures("either")
 def test_rounding_is_to_nearest_even_and_finite_stays_finite(dtype: Any) -> None:
     given = values()
-    expected = narrowed(given, dtype).astype(np.float32)
-    for got in (rounded(given, dtype), rounded(given, dtype, np.empty_like(given)), rounded(given[::2], dtype)):
+    expected = narrow_values(given, dtype).astype(np.float32)
+    for got in (
+        round_values(given, dtype),
+        round_values(given, dtype, np.empty_like(given)),
+        round_values(given[::2], dtype),
+    ):
         want = expected if got.size == given.size else expected[::2]
         same = (got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))
         assert same.all(), given[: got.size][~same][:5]
@@ -48,13 +52,13 @@ def test_each_element_is_off_by_its_share_of_the_noise(step: float | None) -> No
     rng = np.random.default_rng(1)
     given = rng.normal(size=(7, 1001)).astype(np.float32)
     noise = rng.uniform(-1, 1, 256).astype(np.float32)
-    got = shaken(given, noise, 2.0**-8, start=300, step=step)
+    got = shake_values(given, noise, 2.0**-8, start=300, step=step)
     own = noise[(np.arange(given.size) + 300) % 256].reshape(given.shape) * np.float32(2.0**-8)
     want = given + (given if step is None else np.float32(step)) * own
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)
     mask = np.array([-np.inf, 1.0, np.inf], np.float32)
-    assert np.array_equal(np.isfinite(shaken(mask, noise, 2.0**-8, step=step)), [False, True, False])
-    assert shaken(mask, noise, 2.0**-8, step=step)[0] == -np.inf
+    assert np.array_equal(np.isfinite(shake_values(mask, noise, 2.0**-8, step=step)), [False, True, False])
+    assert shake_values(mask, noise, 2.0**-8, step=step)[0] == -np.inf
     assert np.abs(got - given).max() > 0
 
 
@@ -64,9 +68,11 @@ def test_what_the_narrow_type_holds_exactly_is_not_off(dtype: Any) -> None:
     """Ones, zeros, whole numbers and powers of two of a mask: its noise times -10000 would be nobody's."""
     noise = np.random.default_rng(1).uniform(-1, 1, 256).astype(np.float32)
     exact = np.array([1, 0, -1, 3, 2047, 0.5, -1024, 2.0**-14] * 40, dtype)
-    assert np.array_equal(shaken(exact, noise, 2.0**-11), exact)
+    assert np.array_equal(shake_values(exact, noise, 2.0**-11), exact)
     other = np.array([1 / 3, 2049, -10001, 1e-3] * 80, dtype)
-    assert np.count_nonzero(shaken(other, noise, 2.0**-11) == other) < 5
-    assert np.count_nonzero(shaken(exact, noise, 2.0**-11, step=100.0) == exact) < 5  # a step is not the value's own
-    assert low_bits(2.0**-11, 24) == (1 << 13) - 1
-    assert low_bits(2.0**-11, 11) == low_bits(2.0**-24, 24) == low_bits(0.0, 24) == 0
+    assert np.count_nonzero(shake_values(other, noise, 2.0**-11) == other) < 5
+    assert (
+        np.count_nonzero(shake_values(exact, noise, 2.0**-11, step=100.0) == exact) < 5
+    )  # a step is not the value's own
+    assert count_low_bits(2.0**-11, 24) == (1 << 13) - 1
+    assert count_low_bits(2.0**-11, 11) == count_low_bits(2.0**-24, 24) == count_low_bits(0.0, 24) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from precision_debug import cli
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.inspector import diff_engines, fused_outputs, read_inspector, real_precision
+from precision_debug.inspector import compare_engines, find_real_precision, read_inspector, split_fused_outputs
 from precision_debug.pairing.marks import get_mark_names_from_serialized_json, read_marks_file
 from precision_debug.recording import RecordingWriter, open_recording
 from precision_debug.records import TensorMeta
@@ -146,9 +146,9 @@ def test_inspector_files(tmp_path: Path, root: Path, name: str) -> None:
     def use() -> None:
         layers = read_inspector(file)
         for layer in layers:
-            real_precision(layer)
-        fused_outputs(layers)
-        assert diff_engines(layers, layers).summary
+            find_real_precision(layer)
+        split_fused_outputs(layers)
+        assert compare_engines(layers, layers).summary
         get_mark_names_from_serialized_json(file)
 
     went = []

@@ -10,7 +10,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper
 from onnx_models import model, value
 
 from precision_debug.errors import ModelError
-from precision_debug.onnx.functions import inlined
+from precision_debug.onnx.functions import inline_functions
 
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
 
@@ -38,14 +38,14 @@ def calling(name: str, functions: list[FunctionProto]) -> ModelProto:
 
 
 def test_what_functions_call_is_written_out() -> None:
-    found = inlined(calling("f9", doubling(10)), "m.onnx")
+    found = inline_functions(calling("f9", doubling(10)), "m.onnx")
     assert [node.op_type for node in found.graph.node] == ["Relu"] * 512
 
 
 def test_a_few_functions_that_would_fill_the_memory_are_refused_at_once() -> None:
     begun = time.process_time()
     with raises_approved(ModelError) as raised:
-        inlined(calling("f99", doubling(100)), "m.onnx")
+        inline_functions(calling("f99", doubling(100)), "m.onnx")
     assert "operators" in str(raised.value)
     assert time.process_time() - begun < 5
 
@@ -55,17 +55,17 @@ def test_a_bomb_inside_a_branch_is_one_too() -> None:
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
     ends = [value("x", [2]), value("c", [], 9)], [value("y", [2])]
     with pytest.raises(ModelError, match="expand to"):
-        inlined(model([node], *ends, functions=doubling(61), domains=["own"]), "m.onnx")
+        inline_functions(model([node], *ends, functions=doubling(61), domains=["own"]), "m.onnx")
 
 
 def test_a_long_chain_is_none() -> None:
     chain = [function("f0", helper.make_node("Relu", ["a"], ["b"]))]
     chain += [function(f"f{n}", call(f"f{n - 1}", "a", "b")) for n in range(1, 90)]
-    assert len(inlined(calling("f50", chain), "m.onnx").graph.node) == 1
+    assert len(inline_functions(calling("f50", chain), "m.onnx").graph.node) == 1
 
 
 @pytest.mark.parametrize("others", [["f0"], ["f1", "f0"]])
 def test_functions_that_call_themselves_are_refused(others: list[str]) -> None:
     circle = [function(f"f{n}", call(other, "a", "b")) for n, other in enumerate(others)]
     with pytest.raises(ModelError, match="inlined"):
-        inlined(calling("f0", circle), "m.onnx")
+        inline_functions(calling("f0", circle), "m.onnx")

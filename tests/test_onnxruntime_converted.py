@@ -21,14 +21,14 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import Runtime
-from precision_debug_onnxruntime.make import changed, float16
+from precision_debug_onnxruntime.make import change_model, float16
 from precision_debug_onnxruntime.make.narrowing import as_float16
 from precision_debug_onnxruntime.model import read_source
 from precision_debug_onnxruntime.modes import recipe
 
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.testing.backend_contract import Recorder, same_bits
+from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
 RANDOM = np.random.default_rng(3)
 
@@ -136,7 +136,7 @@ def test_the_float16_model_is_the_stock_converters_and_runs_without_us(graph: An
     stock = convert_float_to_float16(copy.deepcopy(model), keep_io_types=True)
     expected = plain_run(stock.SerializeToString(), feeds)
     source = read_source(saved(model, tmp_path))
-    judged, _ = changed(source, recipe("ort_fp16"), Runtime(), [feeds], tmp_path)
+    judged, _ = change_model(source, recipe("ort_fp16"), Runtime(), [feeds], tmp_path)
     assert not {
         dim.dim_param
         for item in (*judged.proto.graph.value_info, *judged.proto.graph.output)
@@ -146,8 +146,8 @@ def test_the_float16_model_is_the_stock_converters_and_runs_without_us(graph: An
     onnx.save(judged.proto, path)
     alone = plain_run(str(path), feeds)
     session = opened(model, "ort_fp16", tmp_path, feeds)
-    for outputs in (alone, session.run(feeds).values(), session.run(feeds, Recorder()).values()):
-        assert all(same_bits(one, two) for one, two in zip(expected, outputs, strict=True))
+    for outputs in (alone, session.run(feeds).values(), session.run(feeds, CopyingHook()).values()):
+        assert all(have_same_bits(one, two) for one, two in zip(expected, outputs, strict=True))
 
 
 def test_an_operator_of_onnx_runtimes_own_still_reaches_a_blocked_one_in_float32(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_model_of_an_older_opset_is_quantised(opset: int, options: dict[str, A
             options = {**options, "weight_type": "uint8"}
         session = opened(model, mode, tmp_path, feeds, **options)
         base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
-        hook = Recorder()
+        hook = CopyingHook()
         session.run(feeds, hook)
         assert np.abs(session.run(feeds)["y"] - base).max() < 0.1 * np.abs(base).max()
         assert len(hook.arrays) >= 4
@@ -217,7 +217,7 @@ def test_a_quantised_file_of_an_older_opset_runs(mode: str, opset: int, tmp_path
     )
     expected = plain_run(str(tmp_path / "q.onnx"), feeds)
     session = opened(onnx.load(tmp_path / "q.onnx"), mode, tmp_path, feeds)
-    found = session.run(feeds, Recorder())["y"]
+    found = session.run(feeds, CopyingHook())["y"]
     np.testing.assert_allclose(found, expected[0], atol=0 if mode == "ort_opt" else 0.05)
 
 
@@ -262,7 +262,7 @@ def test_bfloat16_is_simulated_below_opset_13(opset: int, tmp_path: Path) -> Non
     )
     feeds = {"x": normal(3, 4)}
     session = opened(model, "ort_bf16_sim", tmp_path, feeds)
-    hook = Recorder()
+    hook = CopyingHook()
     session.run(feeds, hook)
     assert {"s", "sum", "y"} <= {meta.origin or meta.name for meta in session.tensors if meta.name in hook.arrays}
     for name, array in hook.arrays.items():
@@ -292,7 +292,7 @@ def test_bfloat16_is_simulated_below_opset_13_with_branches_own_operators_and_la
     )  # fmt: skip
     feeds = {"x": normal(1, 3, 40), "go": np.array(True)}
     session = opened(model, "ort_bf16_sim", tmp_path, feeds)
-    hook = Recorder()
+    hook = CopyingHook()
     session.run(feeds, hook)
     base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
     np.testing.assert_allclose(session.run(feeds)["y"], base, rtol=0.1, atol=0.1 * np.abs(base).max())
@@ -323,7 +323,7 @@ def test_weights_become_float16_as_the_stock_converter_makes_them() -> None:
             plain = (random.standard_normal(size) * 10.0 ** random.uniform(-12, 8, size)).astype(dtype)
             plain[: len(edges)] = edges[:size]
             with np.errstate(all="ignore"):
-                assert same_bits(as_float16(plain), convert_np_to_float16(plain)), (dtype, size)
+                assert have_same_bits(as_float16(plain), convert_np_to_float16(plain)), (dtype, size)
 
 
 def test_types_are_inferred_as_with_the_weights(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_types_are_inferred_as_with_the_weights(tmp_path: Path) -> None:
         float16._HEAVY = 64
         try:
             copy = onnx.ModelProto.FromString(model.SerializeToString())
-            assert float16._inferred(copy).SerializeToString(deterministic=True) == want
+            assert float16._infer_types(copy).SerializeToString(deterministic=True) == want
         finally:
             float16._HEAVY = before
 

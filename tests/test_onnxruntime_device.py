@@ -28,7 +28,7 @@ from precision_debug.numbers.cuda import driver
 from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
 from precision_debug.numbers.cuda.device import DeviceArray
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
-from precision_debug.testing.backend_contract import same_bits
+from precision_debug.testing.backend_contract import have_same_bits
 
 pytestmark = pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled")
 
@@ -77,7 +77,7 @@ def test_what_the_cpu_runs_is_shown_in_the_host_and_in_order(
     shown.run(feeds, there)
     assert shown._on_device
     assert [key for key, _ in there.seen] == [key for key, _ in plain.seen]
-    assert all(same_bits(one, two) for (_, one), (_, two) in zip(there.seen, plain.seen, strict=True))
+    assert all(have_same_bits(one, two) for (_, one), (_, two) in zip(there.seen, plain.seen, strict=True))
 
 
 def parse_feeds(inputs: Any) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def test_a_tensor_is_read_where_it_lies(
     """
     values, told, waited = np.arange(6, dtype=np.float32).reshape(2, 3), [], []
     held = gpu.array(values)
-    monkeypatch.setattr(driver, "device", lambda ordinal=0: gpu)
-    monkeypatch.setattr(driver, "device_of_pointer", lambda pointer: gpu if there == "a device's" else None)
+    monkeypatch.setattr(driver, "open_device", lambda ordinal=0: gpu)
+    monkeypatch.setattr(driver, "find_device_of_pointer", lambda pointer: gpu if there == "a device's" else None)
     monkeypatch.setattr(gpu, "synchronise_all", lambda: waited.append(1), raising=False)
     number = taps.connect(lambda place, tensor: told.append((place, tensor)), on_a_card=True)
     shape = (ctypes.c_int64 * 2)(2, 3)
@@ -142,8 +142,8 @@ def test_where_the_taps_are_refused_the_hosts_are_taken(tmp_path: Path, monkeypa
 
 def test_modes_of_the_cpu_and_machines_without_a_card_compare_in_the_host() -> None:
     spec = SessionSpec(model=ModelFiles(model_file="m.onnx"), mode="ort_fp32")
-    assert on_device.device_comparer(spec) is None
-    assert on_device.device_store(spec) is None
+    assert on_device.make_device_comparer(spec) is None
+    assert on_device.make_device_store(spec) is None
     assert OnnxRuntimeBackend().on_device(spec, spec) is None
     assert OnnxRuntimeBackend().on_device_alone(spec, spec) is None
 
@@ -162,7 +162,7 @@ def test_a_whole_comparison_on_the_device(
         used.append(CudaComparer())
         return used[-1]
 
-    host_array = taps._array
+    host_array = taps._to_array
 
     def there(data: int | None, elem: int, shape: tuple[int, ...]) -> Any:
         array = host_array(data, elem, shape)
@@ -171,9 +171,9 @@ def test_a_whole_comparison_on_the_device(
     def open_for(self: Any, comparer: Any, spec: Any, feeds: Any) -> Any:
         return self._opened(spec, feeds, on_device=True)
 
-    monkeypatch.setattr(taps, "_array", there)
-    monkeypatch.setattr(on_device, "device_comparer", comparer)
-    monkeypatch.setattr(on_device, "device_store", lambda spec: CudaStore())
+    monkeypatch.setattr(taps, "_to_array", there)
+    monkeypatch.setattr(on_device, "make_device_comparer", comparer)
+    monkeypatch.setattr(on_device, "make_device_store", lambda spec: CudaStore())
     monkeypatch.setattr(OnnxRuntimeBackend, "open_for", open_for)
     report = compare(tmp_path / "m.onnx", explain="off", **ask)
     assert [(row.name, row.status, row.reason is None) for row in report.rows] == [

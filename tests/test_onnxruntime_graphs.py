@@ -17,7 +17,7 @@ from precision_debug_onnxruntime.engine.runtime import our_errors
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
-from precision_debug.testing.backend_contract import Recorder, same_bits
+from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
 CPU_MODES = ["ort_fp32", "ort_opt", "ort_fp16", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref"]
 SUBGRAPHS = {
@@ -44,8 +44,8 @@ def open_model(tmp_path: Path) -> Opener:
     return open_it
 
 
-def run(session: Any, feeds: dict[str, Any]) -> tuple[Recorder, dict[str, TensorMeta], dict[str, Any]]:
-    hook = Recorder()
+def run(session: Any, feeds: dict[str, Any]) -> tuple[CopyingHook, dict[str, TensorMeta], dict[str, Any]]:
+    hook = CopyingHook()
     outputs = session.run(feeds, hook)
     return hook, {meta.name: meta for meta in session.tensors}, outputs
 
@@ -65,7 +65,7 @@ def test_subgraphs_are_seen_and_paired_by_iteration(open_model: Opener, name: st
     assert all(name in metas for name in hook.names)
     assert [m for m in metas if not metas[m].unseen] == hook.names
     bare = session.run(feeds)
-    assert all(same_bits(bare[key], outputs[key]) for key in outputs)
+    assert all(have_same_bits(bare[key], outputs[key]) for key in outputs)
     pairs = {source_name(meta): meta.name for meta in metas.values() if meta.name in hook.arrays}
     shared = set(pairs) & set(base.arrays)
     assert shared >= {n for n in base.arrays if n not in metas and not base_metas[n].unseen and "@" in n} & set(pairs)
@@ -104,7 +104,7 @@ def test_a_branch_that_was_not_taken_says_so_and_so_does_a_loop_without_turns(op
 
 def test_one_iteration_can_be_asked_for(open_model: Opener) -> None:
     session, feeds = open_model(onnx_models.loop_model(), "ort_fp32"), SUBGRAPHS["loop_model"]
-    some, every = Recorder(), Recorder()
+    some, every = CopyingHook(), CopyingHook()
     session.run(feeds, some, ["scaled@1", "y"])
     assert some.names == ["scaled@1", "y"]
     session.run(feeds, every, ["scaled"])
@@ -172,7 +172,7 @@ def test_odd_types_can_be_fed_and_are_returned(open_model: Opener, name: str, co
     assert outputs["y"].dtype == dtype
     for array in (outputs["y"], hook.arrays["x"], hook.arrays["y"]):
         assert array.astype(np.float32).tolist() == feeds["x"].astype(np.float32).tolist()
-    assert same_bits(session.run(feeds)["y"], outputs["y"])
+    assert have_same_bits(session.run(feeds)["y"], outputs["y"])
 
 
 def test_strings_and_sequences_are_returned_and_those_inside_are_said_to_be_unseen(open_model: Opener) -> None:
@@ -227,8 +227,8 @@ def test_weights_in_a_file_beside_the_model(open_model: Opener, tmp_path: Path, 
     onnx.save(onnx_models.convnet(), beside / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=64)
     before = {path: path.read_bytes() for path in beside.iterdir()}
     session = open_model(beside / "m.onnx", mode, feeds)
-    outputs = session.run(feeds, Recorder())
-    assert all(same_bits(inside[name], outputs[name]) for name in inside)
+    outputs = session.run(feeds, CopyingHook())
+    assert all(have_same_bits(inside[name], outputs[name]) for name in inside)
     session.close()
     assert {path: path.read_bytes() for path in beside.iterdir()} == before, "the model's folder was written to"
 
@@ -381,7 +381,7 @@ def test_a_kernel_that_fails_is_a_backend_error(open_model: Opener) -> None:
     )
     session = open_model(model, "ort_fp32")
     with pytest.raises(BackendError) as caught:
-        session.run({"x": np.zeros(2, np.float32), "i": np.array([7])}, Recorder())
+        session.run({"x": np.zeros(2, np.float32), "i": np.array([7])}, CopyingHook())
     assert "take" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -404,12 +404,12 @@ def test_everything_that_is_written_lies_in_the_work_folder(
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
     feeds = {"x": np.zeros((1, 3, 16, 16), np.float32)}
     for mode in (*CPU_MODES, "ort_int8", "ort_int8_dynamic"):
-        open_model(onnx_models.convnet(), mode, feeds).run(feeds, Recorder())
+        open_model(onnx_models.convnet(), mode, feeds).run(feeds, CopyingHook())
     assert list(elsewhere.iterdir()) == []
 
 
 def test_nothing_is_printed(open_model: Opener, capfd: pytest.CaptureFixture[str]) -> None:
     feeds = {"x": np.zeros((1, 3, 16, 16), np.float32)}
     for mode in (*CPU_MODES, "ort_int8", "ort_int8_dynamic"):
-        open_model(onnx_models.convnet(), mode, feeds, calibration="entropy").run(feeds, Recorder())
+        open_model(onnx_models.convnet(), mode, feeds, calibration="entropy").run(feeds, CopyingHook())
     assert capfd.readouterr() == ("", "")

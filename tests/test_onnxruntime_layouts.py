@@ -15,7 +15,7 @@ from precision_debug_onnxruntime.engine.same_tensor import find_edges
 from precision_debug_onnxruntime.engine.types import Types
 
 import precision_debug
-from precision_debug.onnx.graph import scopes
+from precision_debug.onnx.graph import iterate_scopes
 from precision_debug.records import Row, Status
 
 RANDOM = np.random.default_rng(5)
@@ -177,7 +177,7 @@ def test_a_transposition_of_the_sources_own_between_quantised_values_is_no_chang
         def made(self, node: Any, index: int) -> tuple[int, ...]:
             return ()
 
-    scope = next(iter(scopes(graph)))
+    scope = next(iter(iterate_scopes(graph)))
     edges = find_edges(scope, graph.node, Types(known={}), {"reshape", "turn"}, Named())
     forms = {name: form.perm for edge in edges for name, form in edge.forms.items()}
     assert forms["patches"] == forms["qdq_s8_to_u8_quant"] == ()
@@ -393,14 +393,14 @@ def test_axes_of_size_1_make_no_two_transpositions_of_one() -> None:
 
 def test_a_permuted_shape_of_a_tensor_that_is_called_otherwise_is_no_verdict() -> None:
     from precision_debug.numbers import compare
-    from precision_debug.numbers.judge import judged
+    from precision_debug.numbers.judge import judge_row
     from precision_debug.records import Tolerance
 
     def of(target_name: str, shape: tuple[int, ...], is_output: bool = False) -> Status:
         numbers = compare(np.ones((1, 16, 40), np.float32), np.ones(shape, np.float32), Tolerance())
         row = Row(index=0, op_type="Relu", name="r", status=Status.PASS, comparison=numbers, target_name=target_name,
                   is_output=is_output)  # fmt: skip
-        return judged(row, Tolerance()).status
+        return judge_row(row, Tolerance()).status
 
     assert of("other", (1, 40, 16)) is of("other", (1, 1, 40, 16)) is Status.INCONCLUSIVE
     assert of("other", (1, 40, 8)) is of("r", (1, 40, 16)) is of("other", (1, 40, 16), True) is Status.FAIL

@@ -14,9 +14,9 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from precision_debug_onnxruntime.engine.source_tensors import Known
 from precision_debug_onnxruntime.engine.types import TypeInfo, Types
-from precision_debug_onnxruntime.naming import Holding, hold
+from precision_debug_onnxruntime.naming import Holding, find_holdings
 
-from precision_debug.onnx.graph import scopes
+from precision_debug.onnx.graph import iterate_scopes
 
 BLOCKED = "com.microsoft.nchwc"
 NHWC = (0, 2, 3, 1)
@@ -64,13 +64,13 @@ def held(source: Any, given: Any, running: Any, turned: dict[str, Any] | None = 
     """By scope and name. A value ending in _q is uint8, one ending in _half is float16, all are of one shape."""
     source, given, running = (graph(one) if isinstance(one, str) else one for one in (source, given, running))
     names = set[tuple[Any, str]]()
-    for scope in scopes(running):
+    for scope in iterate_scopes(running):
         items = (*scope.graph.input, *scope.graph.initializer)
         outputs = [name for node in scope.graph.node for name in node.output]
         names |= {(scope.key, name) for name in [*(item.name for item in items), *outputs]}
     known = {key: TypeInfo(kind="tensor", elem=elem(key[1]), shape=(1, 8, 4, 4)) for key in names}
     facts = dataclasses.replace(Known.of(source, given), turned=turned or {})
-    return hold(running, Types(known=known), facts)
+    return find_holdings(running, Types(known=known), facts)
 
 
 def told(*given: Any, **more: Any) -> dict[str, str]:

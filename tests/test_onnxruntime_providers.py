@@ -193,7 +193,7 @@ def test_without_a_tap_of_either_kind_it_says_what_can_be_installed(
         raise ModuleNotFoundError("No module named 'onnxruntime_extensions'", name="onnxruntime_extensions")
 
     monkeypatch.setattr(taps, "borrows_memory", lambda: False)
-    monkeypatch.setattr(light_imports, "extensions", absent)
+    monkeypatch.setattr(light_imports, "import_extensions", absent)
     monkeypatch.setattr(sys, "version_info", version)
     found = modes.availability("ort_fp32")
     assert not found.ok

@@ -17,7 +17,7 @@ from precision_debug_onnxruntime.engine.reference_operators import corrected
 import precision_debug
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec, Status
-from precision_debug.testing.backend_contract import Recorder
+from precision_debug.testing.backend_contract import CopyingHook
 
 RANDOM = np.random.default_rng(11)
 
@@ -141,7 +141,7 @@ def test_notes_count_the_nodes_without_a_second_opinion(tmp_path: Path) -> None:
     session = OnnxRuntimeBackend().open(
         SessionSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), mode="onnx_ref"), [feeds]
     )
-    session.run(feeds, Recorder())
+    session.run(feeds, CopyingHook())
     assert holds_approved(session.notes[1])
     assert "it (QuickGelu)" in session.notes[1]
 

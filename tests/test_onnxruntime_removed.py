@@ -175,18 +175,18 @@ def test_others_remove_nothing(mode: str, of: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "of"), [("If", "act"), ("Loop", "act"), ("", "")])
 def test_a_workaround_is_told_before_everything_else(kind: str, of: str, tmp_path: Path) -> None:
     """With the error of the file that the quantiser makes by itself: none of the report's numbers is about that one."""
-    from precision_debug.report.lead import lead
+    from precision_debug.report.lead import lead_sentences
 
     bounds = () if kind else (0.3, 1.0)
     report = compared(model(tmp_path, "Relu" if kind else "Clip", bounds=bounds, body=kind, of=of), "ort_int8")
     note = next(one for one in report.target.notes if one.code.startswith("onnxruntime.left_in_float"))
-    assert str(note) in lead(report)[0].en
+    assert str(note) in lead_sentences(report)[0].en
     assert note.args["ours"] < 0.05
     assert note.args["stock"] > (5 * note.args["ours"] if kind == "If" else note.args["ours"])
     again = precision_debug.compare(
         model(tmp_path, "Relu"), run_mode="ort_int8", inputs={"x": FEEDS["x"]}, explain="off"
     )
-    assert "tool's own file" not in "".join(text.en for text in lead(again))
+    assert "tool's own file" not in "".join(text.en for text in lead_sentences(again))
 
 
 def test_nodes_without_names_are_kept_too(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_zero_point_of_every_type_and_none(zero: str, kind: int | None, lets: 
     import ml_dtypes
 
     from precision_debug.onnx.model import read_model
-    from precision_debug.onnx.removed_activations import removed_wrongly
+    from precision_debug.onnx.removed_activations import find_wrongly_removed
 
     before = read_model(model(tmp_path, "Relu"))
     made = onnx.load(str(tmp_path / "model.onnx"))
@@ -280,7 +280,7 @@ def test_a_zero_point_of_every_type_and_none(zero: str, kind: int | None, lets: 
     graph.initializer.extend(held)
     made.opset_import[0].version, made.ir_version = 21, 10
     onnx.save(made, str(tmp_path / "quantised.onnx"))
-    found = removed_wrongly(before, read_model(str(tmp_path / "quantised.onnx")))
+    found = find_wrongly_removed(before, read_model(str(tmp_path / "quantised.onnx")))
     assert [f"{why.args['least']:.4g} to {why.args['most']:.4g}" for why in found.values()] == ([lets] if lets else [])
 
 

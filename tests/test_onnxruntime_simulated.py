@@ -16,7 +16,7 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 from precision_debug.errors import UsageError
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.testing.backend_contract import Recorder
+from precision_debug.testing.backend_contract import CopyingHook
 
 DTYPES = {"ort_fp16_sim": np.float16, "ort_bf16_sim": ml_dtypes.bfloat16}
 X = np.float32([[1 / 3, -0.7, 2.1], [0.123456, 5.4321, -3.3333]])
@@ -31,7 +31,7 @@ def opened(model: onnx.ModelProto, mode: str, folder: Path, feeds: dict[str, Any
 
 def shown(session: Any, feeds: dict[str, Any]) -> dict[str, np.ndarray]:
     """By the name in the source."""
-    hook = Recorder()
+    hook = CopyingHook()
     session.run(feeds, hook)
     return {meta.origin or meta.name: hook.arrays[meta.name] for meta in session.tensors if meta.name in hook.arrays}
 

@@ -24,7 +24,7 @@ from precision_debug_onnxruntime.engine import taps
 
 from precision_debug.errors import BackendError
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.testing.backend_contract import Recorder, same_bits
+from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
 
 def opened(model: onnx.ModelProto, folder: Path, mode: str = "ort_fp32") -> Any:
@@ -58,7 +58,7 @@ def test_the_tensor_is_the_hooks_own(tmp_path: Path) -> None:
     session = opened(onnx_models.convnet(), tmp_path)
     before = session.run(FEEDS)
     after = session.run(FEEDS, hook)
-    assert all(same_bits(before[name], after[name]) for name in before)
+    assert all(have_same_bits(before[name], after[name]) for name in before)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(7), MemoryError("x"), RuntimeError("x")])
@@ -70,7 +70,7 @@ def test_every_kind_of_exception_leaves_a_hook_as_itself(tmp_path: Path, error: 
     with pytest.raises(type(error)) as caught:
         session.run(FEEDS, hook)
     assert caught.value is error
-    recorder = Recorder()
+    recorder = CopyingHook()
     session.run(FEEDS, recorder)
     assert len(recorder.calls) == len(session.tensors)
 
@@ -190,7 +190,7 @@ def test_many_sessions_at_once_do_not_meet(tmp_path: Path) -> None:
 def test_closing_frees_the_session(tmp_path: Path) -> None:
     known = set(taps._receivers)
     session = opened(onnx_models.convnet(), tmp_path)
-    session.run(FEEDS, Recorder())
+    session.run(FEEDS, CopyingHook())
     inner = weakref.ref(session._open.ort)
     assert set(taps._receivers) != known
     session.close()
@@ -223,7 +223,7 @@ def test_a_model_over_two_gigabytes(tmp_path: Path, mode: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (tmp_path / "big.onnx").write_bytes(model.SerializeToString())
     spec = SessionSpec(model=ModelFiles(model_file=str(tmp_path / "big.onnx")), mode=mode, work_dir=str(tmp_path))
-    session, hook = OnnxRuntimeBackend().open(spec, []), Recorder()
+    session, hook = OnnxRuntimeBackend().open(spec, []), CopyingHook()
     x = np.random.default_rng(0).standard_normal((1, rows)).astype(np.float32)
     session.run({"x": x}, hook)
     session.close()
@@ -249,13 +249,13 @@ class Borrower:
 @pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled here")
 def test_a_hook_that_keeps_nothing_is_lent_the_engines_memory(tmp_path: Path) -> None:
     session = opened(onnx_models.convnet(), tmp_path)
-    borrower, owner = Borrower(), Recorder()
+    borrower, owner = Borrower(), CopyingHook()
     session.run(FEEDS, borrower)
     session.run(FEEDS, owner)
     assert all(borrower.lent)
     assert len(borrower.lent) >= 10
     assert owner.names == list(borrower.copies)
-    assert all(same_bits(tensor, borrower.copies[name]) for name, tensor in owner.arrays.items())
+    assert all(have_same_bits(tensor, borrower.copies[name]) for name, tensor in owner.arrays.items())
 
 
 class Library:
@@ -281,7 +281,7 @@ class Library:
         def give_back() -> None:
             if name == self.error_at:
                 raise RuntimeError("torn page")
-            assert same_bits(self.out.pop(name), self.arrays[name]), f"{name} has changed while it was lent"
+            assert have_same_bits(self.out.pop(name), self.arrays[name]), f"{name} has changed while it was lent"
             self.returned.append(name)
 
         return give_back
@@ -308,13 +308,13 @@ def test_a_borrower_has_its_tensors_until_it_gives_them_back(
 
     monkeypatch.setattr(tapped_graph, "_LENT", elements)
     session = opened(getattr(onnx_models, model)(), tmp_path, mode)
-    library, owner = Library(), Recorder()
+    library, owner = Library(), CopyingHook()
     lent = session.run(LENT[model], library)
     plain = session.run(LENT[model], owner)
     assert library.out == {}, "something was never given back"
     assert list(library.arrays) == owner.names
-    assert all(same_bits(library.arrays[name], tensor) for name, tensor in owner.arrays.items())
-    assert all(same_bits(lent[name], plain[name]) for name in plain)
+    assert all(have_same_bits(library.arrays[name], tensor) for name, tensor in owner.arrays.items())
+    assert all(have_same_bits(lent[name], plain[name]) for name in plain)
     assert sorted(library.returned) == sorted(owner.names)
     if model == "convnet":
         inputs_and_two_nodes = 4
@@ -326,7 +326,7 @@ def test_a_borrower_has_its_tensors_until_it_gives_them_back(
 @pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled here")
 def test_what_a_borrower_raises_when_it_gives_back_ends_the_run_as_itself(tmp_path: Path) -> None:
     session = opened(onnx_models.convnet(), tmp_path)
-    every = Recorder()
+    every = CopyingHook()
     session.run(FEEDS, every)
     library = Library(error_at=every.names[2])
     with pytest.raises(RuntimeError, match="torn page"):

@@ -24,7 +24,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_pure_python_protobuf_is_told_from_the_others() -> None:
-    ask = "from precision_debug.onnx.model import threads_may_read; print(threads_may_read())"
+    ask = "from precision_debug.onnx.model import may_threads_read; print(may_threads_read())"
     assert python(ask).stdout.strip() == "False"
 
 
@@ -51,7 +51,7 @@ def test_no_parsed_model_is_read_by_two_threads_at_once(
         met.append(reading[0])
         return build(*arguments)
 
-    monkeypatch.setattr(opening, "threads_may_read", lambda: False, raising=False)
+    monkeypatch.setattr(opening, "may_threads_read", lambda: False, raising=False)
     monkeypatch.setattr(opening.Known, "of", slow)
     monkeypatch.setattr(opening, "build", watched)
     OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), mode=mode), []).close()

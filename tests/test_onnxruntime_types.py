@@ -8,7 +8,7 @@ import onnx_models
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
-from precision_debug_onnxruntime.engine.light_imports import lean_import
+from precision_debug_onnxruntime.engine.light_imports import import_lean
 from precision_debug_onnxruntime.engine.types import read_types
 
 import precision_debug
@@ -71,7 +71,7 @@ def test_types_are_those_of_the_generated_classes(tmp_path: Path) -> None:
         tmp_path,
     )
     types = read_types(data)
-    fbs = lean_import("onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs")
+    fbs = import_lean("onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs")
     graph = fbs.InferenceSession.InferenceSession.GetRootAsInferenceSession(bytearray(data), 0).Model().Graph()
     expected = by_generated_classes(graph, fbs)
     assert {name for key, name in types.known if not key} == set(expected)

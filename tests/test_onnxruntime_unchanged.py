@@ -14,7 +14,7 @@ from onnxruntime import quantization
 
 from precision_debug import compare
 from precision_debug.errors import ModelError
-from precision_debug.report.doubts import worded
+from precision_debug.report.doubts import describe_doubt
 from precision_debug.report.model import Verdict
 
 X: dict[str, Any] = {"x": np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)}
@@ -83,7 +83,7 @@ def test_an_fp32_baseline_that_is_none_says_so(made: str, named: str, request: p
     path = request.getfixturevalue(made)
     feeds = {"x": X["x"].astype(np.float16)} if made == "half" else X
     report = compare(path, run_mode="ort_opt", inputs=feeds, atol=0.1, rtol=0.1)
-    said = [worded(doubt).en for doubt in report.doubts]
+    said = [describe_doubt(doubt).en for doubt in report.doubts]
     assert len(said) == 1
     assert begins_approved(said[0])
     assert named in said[0]

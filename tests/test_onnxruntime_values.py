@@ -25,7 +25,7 @@ from precision_debug.errors import InputError, ModelError, UsageError
 from precision_debug.numbers.arrays import HostComparer
 from precision_debug.pairing.align import align
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
-from precision_debug.testing.backend_contract import Recorder, same_bits
+from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
 X = np.random.default_rng(7).standard_normal((2, 3, 16, 16)).astype(np.float32)
 LEVELS = ort.GraphOptimizationLevel
@@ -39,7 +39,7 @@ def opened(model: onnx.ModelProto, mode: str, folder: Path, feeds: dict[str, Any
 
 
 def recorded(session: Any, feeds: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, TensorMeta]]:
-    hook = Recorder()
+    hook = CopyingHook()
     session.run(feeds, hook)
     return hook.arrays, {meta.name: meta for meta in session.tensors}
 
@@ -137,11 +137,11 @@ def test_blocked_tensors_are_shown_unblocked_and_without_their_padding(
 
 
 def test_a_blocked_tensor_that_cannot_be_unblocked_is_not_shown() -> None:
-    from precision_debug_onnxruntime.engine.model_layout import view_of
+    from precision_debug_onnxruntime.engine.model_layout import make_view
     from precision_debug_onnxruntime.engine.same_tensor import Form
     from precision_debug_onnxruntime.engine.types import TypeInfo
 
-    view = view_of(TypeInfo(kind="tensor", elem=1, shape=(1, 16, 4, 4)), Form(bits=32, blocked=True), None, None)
+    view = make_view(TypeInfo(kind="tensor", elem=1, shape=(1, 16, 4, 4)), Form(bits=32, blocked=True), None, None)
     assert "blocks" in view.unseen
 
 
@@ -190,8 +190,8 @@ def test_outputs_are_those_of_a_session_of_ones_own(tmp_path: Path, mode: str) -
         mine = _quantised_by_hand(tmp_path, "dynamic" in mode)
     expected = plain_run(mine, feeds, LEVELS.ORT_DISABLE_ALL if mode == "ort_fp32" else LEVELS.ORT_ENABLE_ALL)
     session = opened(model, mode, tmp_path, feeds)
-    for outputs in (session.run(feeds, Recorder()), session.run(feeds), session.run(feeds, Recorder(), ["r3"])):
-        assert all(same_bits(first, second) for first, second in zip(expected, outputs.values(), strict=True))
+    for outputs in (session.run(feeds, CopyingHook()), session.run(feeds), session.run(feeds, CopyingHook(), ["r3"])):
+        assert all(have_same_bits(first, second) for first, second in zip(expected, outputs.values(), strict=True))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -211,7 +211,7 @@ def test_side_by_side_each_run_has_half_of_the_cores(
 
     path = tmp_path / "m.onnx"
     onnx.save(onnx_models.convnet(), path)
-    monkeypatch.setattr(cores, "available_cores", lambda: 6)
+    monkeypatch.setattr(cores, "count_available_cores", lambda: 6)
     threads = []
     run = ort.InferenceSession.run
     monkeypatch.setattr(
@@ -296,7 +296,7 @@ def test_quantisation_options_are_obeyed(tmp_path: Path, options: dict[str, Any]
     usual, _ = recorded(opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds), feeds)
     other = opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds, **options)
     changed, _ = recorded(other, feeds)
-    assert usual.keys() != changed.keys() or not all(same_bits(usual[name], changed[name]) for name in usual)
+    assert usual.keys() != changed.keys() or not all(have_same_bits(usual[name], changed[name]) for name in usual)
     base = opened(onnx_models.convnet(), "ort_fp32", tmp_path, feeds).run(feeds)
     assert relative(base["r3"], other.run(feeds)["r3"]) < 0.3
 

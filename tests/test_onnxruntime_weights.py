@@ -19,7 +19,7 @@ from precision_debug_onnxruntime.make.running_graph import _bring_along
 from precision_debug_onnxruntime.model import read_source
 
 from precision_debug.errors import ModelError
-from precision_debug.onnx.graph import external_data, external_tensors
+from precision_debug.onnx.graph import iterate_external_tensors, read_external_data
 from precision_debug.onnx.model import read_model, refuse_strays
 from precision_debug.onnx.without_weights import cut
 from precision_debug.records import ModelFiles, SessionSpec
@@ -168,9 +168,14 @@ def test_weights_that_an_old_release_leaves_behind_are_brought_along(tmp_path: P
     first = kept.graph.initializer[0]
     del kept.graph.initializer[1:]
     kept.graph.initializer.extend(left.graph.initializer[1:])
-    assert {external_data(tensor).location for tensor in external_tensors(kept.graph)} == {"graph.onnx.bin", "w.bin"}
+    assert {read_external_data(tensor).location for tensor in iterate_external_tensors(kept.graph)} == {
+        "graph.onnx.bin",
+        "w.bin",
+    }
     _bring_along(kept, source, own / "graph.onnx.bin")
-    assert {external_data(tensor).location for tensor in external_tensors(kept.graph)} == {"graph.onnx.bin"}
+    assert {read_external_data(tensor).location for tensor in iterate_external_tensors(kept.graph)} == {
+        "graph.onnx.bin"
+    }
     assert kept.graph.initializer[0] == first
     size = (own / "graph.onnx.bin").stat().st_size
     whole = restored(kept, own)

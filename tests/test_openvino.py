@@ -22,9 +22,9 @@ from planted.onnx_faults import Graph, tokens
 
 import precision_debug
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
-from precision_debug.inspector import real_precision
+from precision_debug.inspector import find_real_precision
 from precision_debug.records import UNFUSED, ModelFiles, SessionSpec, Status
-from precision_debug.testing.backend_contract import Recorder, same_bits
+from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
 ov = pytest.importorskip("openvino", reason="openvino is not installed")
 
@@ -81,9 +81,9 @@ def test_what_is_shown_does_not_change_what_runs(name: str, mode: str, hint: str
     """Bits of the outputs, and the layers, are those of OpenVINO by itself; the layers with taps too."""
     path, feeds = saved(getattr(onnx_models, name)(), tmp_path), WORDS if name == "attention" else IMAGE
     outputs, layers = plainly(path, hint, feeds)
-    session, hook = opened(path, mode, feeds), Recorder()
+    session, hook = opened(path, mode, feeds), CopyingHook()
     shown = session.run(feeds, hook)
-    assert all(same_bits(a, b) for a, b in zip(outputs, shown.values(), strict=True))
+    assert all(have_same_bits(a, b) for a, b in zip(outputs, shown.values(), strict=True))
     told = Counter(
         (layer.kind, layer.precision, ",".join(layer.outputs), layer.layout, layer.kernel) for layer in session._layers
     )
@@ -109,8 +109,8 @@ def test_a_session_that_gives_outputs_alone_is_compiled_once(tmp_path: Path, mon
     assert len(tried.tensors) > len(outputs)
     assert len(made) > 1
     assert [(layer.onnx_nodes, layer.weights_type) for layer in tried.layers] == layers
-    shown, hook = opened(path, "ov_opt", IMAGE), Recorder()
-    assert all(same_bits(outputs[name], value) for name, value in shown.run(IMAGE, hook).items())
+    shown, hook = opened(path, "ov_opt", IMAGE), CopyingHook()
+    assert all(have_same_bits(outputs[name], value) for name, value in shown.run(IMAGE, hook).items())
     assert {meta.name for meta in tried.tensors if not meta.unseen} == set(hook.names)
     tried.close()
     shown.close()
@@ -176,7 +176,7 @@ def test_a_tensor_is_replaced_for_its_readers(tmp_path: Path) -> None:
     """In the unfused graph and in a fused one; what is put there is rounded as the engine holds it."""
     path = saved(onnx_models.convnet(), tmp_path)
     for mode in ("ov_fp32", "ov_opt_fp32", *(["ov_bf16"] if BACKEND.availability("ov_bf16").ok else [])):
-        session, hook = opened(path, mode, IMAGE), Recorder()
+        session, hook = opened(path, mode, IMAGE), CopyingHook()
         plain = session.run(IMAGE, hook)
         metas = {meta.name: meta for meta in session.tensors}
         name = next(n for n in hook.names if metas[n].op_type not in {"Input"} and not metas[n].is_output)
@@ -188,7 +188,7 @@ def test_a_tensor_is_replaced_for_its_readers(tmp_path: Path) -> None:
 
         changed = session.run_replacing(IMAGE, replace)
         assert list(seen) == [at for at in hook.names if metas[at].view != UNFUSED]  # no others are there
-        assert not all(same_bits(plain[key], changed[key]) for key in plain)
+        assert not all(have_same_bits(plain[key], changed[key]) for key in plain)
         again = session.run_replacing(IMAGE, lambda *_: None)
         assert all(np.allclose(plain[key], again[key], rtol=2e-2, atol=2e-2) for key in plain)
         held = session.held(name, np.float32([1 / 3]))
@@ -393,7 +393,7 @@ def test_operators_are_kept_in_float32_and_the_ir_says_so(tmp_path: Path) -> Non
     config = {"INFERENCE_PRECISION_HINT": "bf16"}
     outside = ov.Core().compile_model(wide, "CPU", config)(dict(WORDS))  # as its user would
     session = opened(wide, "ov_bf16", WORDS)
-    assert same_bits(next(iter(session.run(WORDS).values())), next(iter(outside.values())))
+    assert have_same_bits(next(iter(session.run(WORDS).values())), next(iter(outside.values())))
     session.close()
     with raises_approved(UsageError):
         precision_debug.compare(path, run_mode="ov_bf16", inputs=WORDS, keep_fp32=["nonsense"])
@@ -516,13 +516,13 @@ def convolutions(folder: Path) -> tuple[str, dict[str, Any]]:
 def in_int8(path: str, feeds: dict[str, Any], **options: Any) -> tuple[int, Any]:
     """How many operators ran in INT8, and the output."""
     from precision_debug.run.plan import Opening
-    from precision_debug.run.side import executed_of
+    from precision_debug.run.side import count_executed
 
     mode = next(one for one in BACKEND.run_modes if one.name == "ov_int8")
     spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target", **options})
     session = BACKEND.open(spec, [feeds])
     output = np.array(next(iter(session.run(feeds).values())))
-    found = executed_of(Opening(spec=spec, mode=mode, backend=BACKEND), session)
+    found = count_executed(Opening(spec=spec, mode=mode, backend=BACKEND), session)
     session.close()
     assert found is not None
     return found.low, output
@@ -818,7 +818,7 @@ def test_what_runs_inside_a_branch_is_not_counted_by_its_condition(tmp_path: Pat
     x = np.random.default_rng(1).normal(size=(4, 8)).astype(np.float32)
     feeds = {"x": x, "c": np.array(True)}
     report = precision_debug.compare(a_branch_of_products(tmp_path), run_mode="ov_int8", inputs=feeds)
-    assert [real_precision(layer)[0] for layer in report.layers if layer.layer_type == "If"] == [""]
+    assert [find_real_precision(layer)[0] for layer in report.layers if layer.layer_type == "If"] == [""]
     assert {row.name: row.extra.get("Real Precision", "") for row in report.rows}["y"] == ""
     assert not any(doubt.code == "precision_not_run" for doubt in report.target.doubts)
 
@@ -955,9 +955,9 @@ def _whole(folder: Path, op: str, of_sizes: bool = False) -> Path:
                                                     ("Add", False, "")])  # fmt: skip
 def test_which_whole_numbers_are_computed_in_a_narrower_type(tmp_path: Path, op: str, of_sizes: bool, by: str) -> None:
     pytest.importorskip("onnx", reason="the files are ONNX's")
-    from precision_debug_openvino.model import computed_narrower
+    from precision_debug_openvino.model import find_narrower_operator
 
-    assert computed_narrower(str(_whole(tmp_path, op, of_sizes))) == by
+    assert find_narrower_operator(str(_whole(tmp_path, op, of_sizes))) == by
 
 
 def test_whole_numbers_that_both_of_its_runs_get_wrong_are_held_against_another_engine(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("openvino", reason="openvino is not installed")
 from precision_debug_openvino import OpenVinoBackend
 from precision_debug_openvino.engine.opened import Opened
 
-from precision_debug.testing.backend_contract import Recorder
+from precision_debug.testing.backend_contract import CopyingHook
 
 INSIDE = {f"{name}{number}" for name in ("conv", "add", "scaled") for number in range(3)}
 """What OpenVINO computes inside a convolution's layer: with what follows as far as the rounding."""
@@ -92,7 +92,7 @@ def test_a_run_that_is_another_around_a_tensor_shows_it_not(tmp_path: Path) -> N
     spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target"})
 
     def inside(changed: str) -> Collection[str]:
-        session, hook = OpenVinoBackend().open(spec, [feeds]), Recorder()
+        session, hook = OpenVinoBackend().open(spec, [feeds]), CopyingHook()
         seen = [meta.name for meta in session.tensors if meta.view != UNFUSED]
         opened = session._opened
         assert opened is not None
@@ -116,7 +116,7 @@ def test_named_tensors_alone_need_no_further_run(tmp_path: Path) -> None:
     path, feeds = quantised(tmp_path)
     session = OpenVinoBackend().open(SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8"), [feeds])
     first = next(meta.name for meta in session.tensors if meta.is_output)
-    hook = Recorder()
+    hook = CopyingHook()
     session.run(feeds, hook, [first])
     assert hook.names == [first]
     assert session._opened is not None

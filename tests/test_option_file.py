@@ -17,7 +17,7 @@ from precision_debug.cli.parser import parse
 from precision_debug.errors import UsageError
 from precision_debug.products.search import search_verb as search
 from precision_debug.records import RunSpec
-from precision_debug.run.content import contents
+from precision_debug.run.content import digest_contents
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +73,8 @@ def test_a_checkpoint_asks_nothing_of_who_gave_an_option(root: Path) -> None:
     model = str(root / "examples" / "digits" / "digits.onnx")
     typed = spec_of("--model_file", model, "--run_mode", "ort_opt", "--seed", "3")
     write(f"model_file = '{model}'\nrun_mode = 'ort_opt'\nseed = 3\n")
-    assert contents(spec_of(), once="1") == contents(typed, once="1")
-    assert contents(spec_of("--seed", "4"), once="1") != contents(typed, once="1")
+    assert digest_contents(spec_of(), once="1") == digest_contents(typed, once="1")
+    assert digest_contents(spec_of("--seed", "4"), once="1") != digest_contents(typed, once="1")
 
 
 @pytest.mark.parametrize(("typed", "atol", "seed"), [
@@ -155,7 +155,7 @@ def test_tables_of_verbs_and_of_the_pytest_plugin() -> None:
     own = "[tool.precision_debug.search]\nruns = 5\nrun_mode = 'ort_int8'\n"
     write(f"{MODEL}{own}[tool.precision_debug.thresholds]\na = 1")
     assert spec_of().run_mode == "ort_opt"
-    parser = compare.verb_parser("search", "", "", search._HEADING, search._FLAGS)
+    parser = compare.make_comparison_parser("search", "", "", search._HEADING, search._FLAGS)
     args = parse(parser, with_file(parser, "search", ["--seconds", "3"], without=["gen_script"]))
     assert (args.runs, args.seconds, args.run_mode) == (5, 3, "ort_int8")
 

@@ -16,12 +16,12 @@ from precision_debug.cli.compare import build_parser, make_spec
 from precision_debug.cli.doctor import PAGES
 from precision_debug.cli.parser import Help, parse
 from precision_debug.errors import UsageError
-from precision_debug.products.tools.script import script_of
+from precision_debug.products.tools.script import make_script
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.settings import Setting
-from precision_debug.settings.options import GROUPS, OPTIONS, differing, options_of, spec_of
+from precision_debug.settings.options import GROUPS, OPTIONS, iterate_differing, list_options, spec_of
 
-OURS = [one for one in options_of(RunSpec) if not one.field.startswith("model.")]
+OURS = [one for one in list_options(RunSpec) if not one.field.startswith("model.")]
 
 WORDS: Mapping[str, tuple[list[str], Any]] = {
     "whole": (["3"], 3), "number": (["0.25"], 0.25), "size": (["4K"], 4096), "word": (["a b"], "a b"),
@@ -79,10 +79,10 @@ def test_the_command_line_compare_and_a_script_say_the_same(one: Setting, monkey
     words, value = words_of(one)
     spec = from_words(one.option, *words)
     assert value_in(spec, one) == value
-    assert (one, value) in list(differing(spec))
+    assert (one, value) in list(iterate_differing(spec))
     if "script" in one.not_with:
         with raises_approved(UsageError):
-            script_of(spec, [])
+            make_script(spec, [])
         with pytest.raises(UsageError, match="does not record runs"):
             from_python(monkeypatch, **{one.name: value})
         return
@@ -94,7 +94,7 @@ def test_the_command_line_compare_and_a_script_say_the_same(one: Setting, monkey
         raise KeyboardInterrupt
 
     names: dict[str, Any] = {"__name__": "script"}
-    exec(compile(script_of(spec, []), "script", "exec"), names)
+    exec(compile(make_script(spec, []), "script", "exec"), names)
     with monkeypatch.context() as patch:
         patch.setattr(precision_debug, "compare", keep)
         with pytest.raises(KeyboardInterrupt):
@@ -173,7 +173,7 @@ def test_the_table_is_whole() -> None:
     assert len({one.name for one in OPTIONS}) == len(OPTIONS) - 1  # `marks` are patterns, and a file of them
     assert len({one.option for one in OPTIONS}) == len(OPTIONS)
     kept = {field.name for field in dataclasses.fields(RunSpec)}
-    assert {one.field.partition(".")[0] for one in options_of(RunSpec)} == kept - {
+    assert {one.field.partition(".")[0] for one in list_options(RunSpec)} == kept - {
         "baseline_model", "options", "command", "options_from", "judged_alike"
     }  # fmt: skip
     actions = {name: action for action in build_parser()._actions for name in action.option_strings}

@@ -18,7 +18,7 @@ import precision_debug
 from precision_debug.explain import explain_run
 from precision_debug.reasons import say
 from precision_debug.report.blame import blame
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 def decided_by_a_sign(folder: Path, *sizes: float) -> tuple[str, dict[str, Any]]:
@@ -50,7 +50,7 @@ def test_an_error_that_others_make_as_well_without_it_is_nobodys(tmp_path: Path)
     assert overlap.without * 1.5 > explanation.actual
     assert overlap.fewest is not None
     assert overlap.fewest > 2
-    first = lead(report)[0]
+    first = lead_sentences(report)[0]
     assert begins_approved(first.en)
     assert "`there0`" in first.zh
 
@@ -59,12 +59,12 @@ def test_what_is_left_without_it_is_measured_though_not_all_were_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As seen of PP-OCRv5's recogniser: "no single culprit ... the largest makes 100% of it", and not a word of why."""
-    asked = explain_run.overlapping
+    asked = explain_run.find_overlap
 
     def cut_short(subject: Any, alone: Any, tried: Any, *rest: Any) -> Any:
         return asked(subject, alone, dataclasses.replace(tried, untried=("back5", "back6")), *rest)
 
-    monkeypatch.setattr(explain_run, "overlapping", cut_short)
+    monkeypatch.setattr(explain_run, "find_overlap", cut_short)
     path, feeds = decided_by_a_sign(tmp_path, 460.0, *[40.0] * 64)
     explanation = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=feeds).explanation
     assert explanation is not None
@@ -88,13 +88,13 @@ def test_an_error_of_which_not_every_author_was_tried_gets_the_fixes_of_one_of_m
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, it was said that nobody was found, and nothing was tried or offered."""
-    whole = explain_run.concluded
+    whole = explain_run.conclude
 
     def cut_short(*given: Any, **more: Any) -> Any:
         found = whole(*given, **more)
         return dataclasses.replace(found, state="unknown", reason=say("not_tried", tried=3, left=126))
 
-    monkeypatch.setattr(explain_run, "concluded", cut_short)
+    monkeypatch.setattr(explain_run, "conclude", cut_short)
     path, feeds = decided_by_a_sign(tmp_path, 460.0, *[40.0] * 64)
     report = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=feeds)
     assert report.explanation is not None

@@ -17,10 +17,10 @@ from precision_debug.cli import main
 from precision_debug.errors import OutputError, UsageError
 from precision_debug.numbers.told import Bins, Portrait
 from precision_debug.products.tools.overlays.explorer import BROKEN
-from precision_debug.products.tools.overlays.marks import colour, marks
+from precision_debug.products.tools.overlays.marks import choose_colour, iterate_marks
 from precision_debug.records import Culprit, Explanation, ModelFiles, Status
 from precision_debug.report import Report, outputs
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits"
@@ -41,7 +41,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_output_names_a_viewer_before_its_colon(tmp_path: Path) -> None:
-    assert outputs.names() == ("explorer", "netron", "tensorboard")
+    assert outputs.overlay_names() == ("explorer", "netron", "tensorboard")
     assert outputs.split("explorer:a/b.json") == ("explorer", "a/b.json")
     assert outputs.split("a/b.json") == ("", "a/b.json")
     assert outputs.split("./netron:y.json") == ("", "./netron:y.json")
@@ -54,7 +54,7 @@ def test_an_output_names_a_viewer_before_its_colon(tmp_path: Path) -> None:
 
 
 def test_colours_run_from_green_to_red_by_the_logarithm() -> None:
-    found = [colour(error) for error in (0.0, 1e-9, 1e-7, 1e-4, 1e-1, 1.0, float("inf"))]
+    found = [choose_colour(error) for error in (0.0, 1e-9, 1e-7, 1e-4, 1e-1, 1.0, float("inf"))]
     assert found[0] == found[1] == found[2] != found[3] != found[4] != found[5] == found[6]
     green, red = found[0], found[-1]
     assert int(green[3:5], 16) > int(green[1:3], 16)
@@ -68,7 +68,7 @@ def test_every_compared_tensor_is_a_result_of_model_explorer(digits: Path) -> No
     assert len(compared) > 5
     for row in compared:
         assert results[row.name]["value"] == pytest.approx(row.relative_l2)
-        assert results[row.name]["bgColor"] == colour(row.relative_l2 or 0.0)
+        assert results[row.name]["bgColor"] == choose_colour(row.relative_l2 or 0.0)
     assert set(results) == {name for row in compared for name in (row.name, row.node) if name}
 
 
@@ -95,8 +95,8 @@ def test_what_is_not_a_number_is_the_worst_and_still_json(tmp_path: Path) -> Non
     path = outputs.write(report, "explorer", tmp_path / "e.json")
     results = json.loads(path.read_text(), parse_constant=pytest.fail)["results"]
     assert results[bad.name]["value"] == BROKEN
-    assert results[bad.name]["bgColor"] == colour(float("inf"))
-    assert [mark.figures.get("target_nan") for mark in marks(report)] == [None, "3"]
+    assert results[bad.name]["bgColor"] == choose_colour(float("inf"))
+    assert [mark.figures.get("target_nan") for mark in iterate_marks(report)] == [None, "3"]
 
 
 def test_the_copy_is_the_model_with_errors_as_metadata(digits: Path) -> None:
@@ -193,7 +193,7 @@ def test_tensorboards_own_reader_takes_the_curves_and_histograms(tmp_path: Path)
     assert drawn.step == 1
     assert f"{bad.name}/target" not in found.Tags()["tensors"], "a side that is all NaN has no histogram"
     (said,) = found.Tensors("precision_debug")
-    assert make_ndarray(said.tensor_proto).item().decode().startswith(str(lead(report)[0]))
+    assert make_ndarray(said.tensor_proto).item().decode().startswith(str(lead_sentences(report)[0]))
     assert "execution order" in found.SummaryMetadata("error/Rel L2").summary_description
 
 

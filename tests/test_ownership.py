@@ -13,10 +13,10 @@ from warm import command
 
 from precision_debug.errors import OutputError, RecordingError
 from precision_debug.feeds import save_feeds
-from precision_debug.ownership import LIST, foreign_in, is_ours, owned, refuse_foreign
+from precision_debug.ownership import LIST, guard_output, is_ours, list_foreign_files, refuse_foreign
 from precision_debug.recording import RecordingWriter
 from precision_debug.recording.training_log import begin_log
-from precision_debug.report.atomic_file import replacing
+from precision_debug.report.atomic_file import replace_atomically
 
 THEIRS = b"\x00 somebody else's, and the only copy\n" * 40
 
@@ -118,7 +118,7 @@ def test_ones_own_are_replaced_again_and_again(home: Path) -> None:
     for more in ((), ("--gen_script", "own/o.py")) * 2:
         done = run(home, *words, *more)
         assert done.returncode in (0, 1), done.stderr
-    assert not foreign_in(folder)
+    assert not list_foreign_files(folder)
     csv = folder / "o.csv"
     csv.write_bytes(csv.read_bytes() + b"my own note\n")
     assert run(home, *words).returncode == 2
@@ -157,7 +157,7 @@ def test_a_recording_is_replaced_while_all_of_it_is_ours(tmp_path: Path) -> None
 def test_a_file_is_ours_until_somebody_changes_it(tmp_path: Path) -> None:
     file = tmp_path / "engine.bin"
     for content in (b"one", b"two"):
-        with owned(file) as place:
+        with guard_output(file) as place:
             place.write_bytes(content)
     assert is_ours(file)
     (tmp_path / "link").symlink_to(file)
@@ -165,7 +165,7 @@ def test_a_file_is_ours_until_somebody_changes_it(tmp_path: Path) -> None:
     file.write_bytes(b"tow")
     with pytest.raises(OutputError):
         refuse_foreign(tmp_path / "link")
-    with pytest.raises(OutputError), replacing(file):
+    with pytest.raises(OutputError), replace_atomically(file):
         pass
     assert file.read_bytes() == b"tow"
     (tmp_path / "empty").touch()

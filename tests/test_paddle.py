@@ -19,14 +19,14 @@ pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
 from precision_debug_paddle import PaddleBackend, modes
 from precision_debug_paddle.engine import bfloat16, capability
-from precision_debug_paddle.engine.framework import inference_module
+from precision_debug_paddle.engine.framework import import_inference
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.pairing.align import align
 from precision_debug.protocols import Session
 from precision_debug.records import ModelFiles, Row, SessionSpec, Status, Tolerance
-from precision_debug.report.complete_table import complete_table
+from precision_debug.report.complete_table import make_complete_table
 from precision_debug.run.script_hooks import AssertClose
 
 BF16 = pytest.mark.skipif(
@@ -64,7 +64,7 @@ def compare(
     base.run(feeds, save)
     check = AssertClose(save, alignment=pairs, tolerance=Tolerance(atol=atol, rtol=rtol))
     target.run(feeds, check)
-    return complete_table(check.rows, pairs), target
+    return make_complete_table(check.rows, pairs), target
 
 
 def named(tensors: Sequence[Any], head: str) -> str:
@@ -78,7 +78,7 @@ def errors_of(rows: Sequence[Row]) -> list[float]:
 
 def raw_hooks(path: Path, mode: str) -> list[tuple[str, str, np.ndarray]]:
     """What Paddle's own hook shows, without this backend."""
-    inference = inference_module()
+    inference = import_inference()
     config = inference.Config(str(path), str(path.with_suffix(".pdiparams")))
     config.disable_gpu()
     config.disable_glog_info()
@@ -198,11 +198,11 @@ def test_bfloat16_is_decoded(tmp_path: Path) -> None:
     assert any(array.dtype == np.uint16 for array in raw), "the hook no longer shows raw bits"
     rows, _ = compare(paddle_models.pir("encoder"), "onednn_bf16", tmp_path)
     assert max(errors_of(rows)) < 0.05
-    from precision_debug_paddle.engine.predictor import decoded
+    from precision_debug_paddle.engine.predictor import decode_bfloat16
 
     bits = (np.array([1.0, -2.5], np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    np.testing.assert_array_equal(decoded(bits, "paddle.bfloat16").astype(np.float32), [1.0, -2.5])
-    assert decoded(bits, "paddle.uint16").dtype == np.uint16
+    np.testing.assert_array_equal(decode_bfloat16(bits, "paddle.bfloat16").astype(np.float32), [1.0, -2.5])
+    assert decode_bfloat16(bits, "paddle.uint16").dtype == np.uint16
 
 
 def test_running_statistics_and_empty_tensors_are_no_activations(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_pir_names_are_stable_though_paddles_are_not(tmp_path: Path) -> None:
 
 def test_marks_do_not_change_what_the_fused_program_computes(tmp_path: Path) -> None:
     path = paddle_models.pir("resnet18")
-    inference = inference_module()
+    inference = import_inference()
     config = inference.Config(str(path), str(path.with_suffix(".pdiparams")))
     config.disable_gpu()
     config.disable_glog_info()
@@ -308,7 +308,7 @@ def test_paddles_own_bfloat16_failure_is_one_line_with_a_way_on(tmp_path: Path) 
 
 @BF16
 def test_a_list_that_does_not_run_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bfloat16, "_lists", lambda _kinds, _failing: iter([("elementwise_add",)]))
+    monkeypatch.setattr(bfloat16, "_iterate_lists", lambda _kinds, _failing: iter([("elementwise_add",)]))
     with raises_approved(BackendUnavailable):
         open_in(model_of("legacy", "cnn"), "onednn_bf16", tmp_path)
 
@@ -352,7 +352,7 @@ def test_a_gpu_mode_in_the_cpu_wheel_says_what_it_needs(mode: str, tmp_path: Pat
 def test_a_card_that_the_wheel_has_no_code_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     card = capability.Gpu("NVIDIA H200", "9.0", works=False)
     monkeypatch.setattr(capability, "gpu", lambda: card)
-    paddle = capability.paddle_module()
+    paddle = capability.import_paddle()
     monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: True)
     monkeypatch.setattr(capability, "tensorrt_version", lambda: (8, 5, 3))
     assert "compute capability 9.0" in modes.availability("gpu_fp32").needs
@@ -367,7 +367,7 @@ def test_a_card_that_the_wheel_has_no_code_for_is_noticed(tmp_path: Path, monkey
 
 def test_a_kernel_that_cannot_run_is_not_taken_for_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the driver's device is there, the trial runs beside this process's own import of Paddle."""
-    if capability.paddle_module().is_compiled_with_cuda():
+    if capability.import_paddle().is_compiled_with_cuda():
         pytest.skip("for Paddle's CPU wheel")
     capability._probing.cache_clear()
     monkeypatch.setattr(capability, "_CARDS", Path(__file__))

@@ -12,7 +12,15 @@ import pytest
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
 from precision_debug_paddle import modes
-from precision_debug_paddle.engine.bodies import _flag, _float, _full, _int, operator, variable, with_bodies
+from precision_debug_paddle.engine.bodies import (
+    _flag,
+    _float,
+    _int,
+    _make_full,
+    make_operator,
+    make_variable,
+    with_bodies,
+)
 from precision_debug_paddle.engine.legacy_program import fetch_of, read_legacy
 from precision_debug_paddle.model import read_model
 
@@ -123,7 +131,7 @@ def nested(folder: Path) -> Path:
     """
 
     def op(kind: str, inputs: Any, outputs: Any, *attributes: Any) -> Any:
-        return operator(kind, inputs, outputs, list(attributes))
+        return make_operator(kind, inputs, outputs, list(attributes))
 
     def add(one: str, other: str, to: str) -> Any:
         return op("elementwise_add", {"X": [one], "Y": [other]}, {"Out": [to]}, _int("axis", -1))
@@ -135,35 +143,47 @@ def nested(folder: Path) -> Path:
         return op("assign", {"X": [one]}, {"Out": [to]})
 
     def block(number: int, parent: int, fields: list[Any]) -> Any:
-        return wire.text(1, wire.message([wire.number(1, number), wire.number(2, parent % (1 << 64)), *fields]))
+        return wire.encode_text(
+            1, wire.join_message([wire.encode_number(1, number), wire.encode_number(2, parent % (1 << 64)), *fields])
+        )
 
     def body(number: int) -> Any:
-        return wire.text(4, wire.message([wire.text(1, "sub_block"), wire.number(2, 8), wire.number(12, number)]))
+        return wire.encode_text(
+            4,
+            wire.join_message(
+                [wire.encode_text(1, "sub_block"), wire.encode_number(2, 8), wire.encode_number(12, number)]
+            ),
+        )
 
     def scopes(name: str) -> Any:
-        about = wire.message([wire.number(1, 11)])
-        return wire.text(3, wire.message([wire.text(1, name), wire.text(2, about), wire.number(3, 0)]))
+        about = wire.join_message([wire.encode_number(1, 11)])
+        return wire.encode_text(
+            3, wire.join_message([wire.encode_text(1, name), wire.encode_text(2, about), wire.encode_number(3, 0)])
+        )
 
     def held(name: str, kind: int) -> Any:
-        about = wire.message([wire.number(1, kind)])
-        return wire.text(3, wire.message([wire.text(1, name), wire.text(2, about), wire.number(3, 1)]))
+        about = wire.join_message([wire.encode_number(1, kind)])
+        return wire.encode_text(
+            3, wire.join_message([wire.encode_text(1, name), wire.encode_text(2, about), wire.encode_number(3, 1)])
+        )
 
     numbers = ["i", "j", "two", "one", "limit"]
     main = [
-        held("feed", 9), held("fetch", 10), *(variable(name, 5, [2, 3]) for name in ("x", "y", "out")),
-        *(variable(name, 2, [1]) for name in numbers), variable("go", 0, [1]), scopes("s0"),
+        held("feed", 9), held("fetch", 10), *(make_variable(name, 5, [2, 3]) for name in ("x", "y", "out")),
+        *(make_variable(name, 2, [1]) for name in numbers), make_variable("go", 0, [1]), scopes("s0"),
         op("feed", {"X": ["feed"]}, {"Out": ["x"]}, _int("col", 0)),
-        *(_full(name, 2, value) for name, value in (("i", 0), ("two", 2), ("one", 1))),
+        *(_make_full(name, 2, value) for name, value in (("i", 0), ("two", 2), ("one", 1))),
         assign("x", "y"), less("i", "two", "go"),
         op("while", {"Condition": ["go"], "X": ["x", "y", "i", "one", "two"]},
            {"Out": ["y", "i", "go"], "StepScopes": ["s0"]}, body(1), _flag("is_test", on=True)),
         op("scale", {"X": ["y"]}, {"Out": ["out"]}, _float("scale", 1.0), _float("bias", 0.0)),
-        wire.text(4, fetch_of("out", 0)),
+        wire.encode_text(4, fetch_of("out", 0)),
     ]  # fmt: skip
     outer = [
-        *(variable(name, 2, [1]) for name in ("j", "limit", "next")), variable("inside", 0, [1]), scopes("s1"),
-        variable("odd", 0, [1]), scopes("s2"), variable("more", 0, [1]),
-        _full("j", 2, 0), add("i", "one", "limit"), less("j", "limit", "inside"),
+        *(make_variable(name, 2, [1]) for name in ("j", "limit", "next")), make_variable("inside", 0, [1]),
+        scopes("s1"),
+        make_variable("odd", 0, [1]), scopes("s2"), make_variable("more", 0, [1]),
+        _make_full("j", 2, 0), add("i", "one", "limit"), less("j", "limit", "inside"),
         op("while", {"Condition": ["inside"], "X": ["x", "y", "j", "one", "limit"]},
            {"Out": ["y", "j", "inside"], "StepScopes": ["s1"]}, body(2), _flag("is_test", on=True)),
         op("equal", {"X": ["i"], "Y": ["one"]}, {"Out": ["odd"]}, _int("axis", -1)),
@@ -172,17 +192,19 @@ def nested(folder: Path) -> Path:
         add("i", "one", "next"), assign("next", "i"), less("i", "two", "more"), assign("more", "go"),
     ]  # fmt: skip
     inner = [
-        variable("sum", 5, [2, 3]), variable("step", 2, [1]), variable("again", 0, [1]),
+        make_variable("sum", 5, [2, 3]), make_variable("step", 2, [1]), make_variable("again", 0, [1]),
         add("y", "x", "sum"), assign("sum", "y"), add("j", "one", "step"), assign("step", "j"),
         less("j", "limit", "again"), assign("again", "inside"),
     ]  # fmt: skip
     branch = [
-        variable("doubled", 5, [2, 3]),
+        make_variable("doubled", 5, [2, 3]),
         op("scale", {"X": ["y"]}, {"Out": ["doubled"]}, _float("scale", 2.0), _float("bias", 0.0)),
         assign("doubled", "y"),
     ]
     path = folder / "nested.pdmodel"
-    path.write_bytes(wire.message([block(0, -1, main), block(1, 0, outer), block(2, 1, inner), block(3, 1, branch)]))
+    path.write_bytes(
+        wire.join_message([block(0, -1, main), block(1, 0, outer), block(2, 1, inner), block(3, 1, branch)])
+    )
     path.with_suffix(".pdiparams").write_bytes(b"")
     return path
 

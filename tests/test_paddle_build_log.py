@@ -13,8 +13,8 @@ from approval import begins_approved, is_approved
 from attack.case import patience
 
 from precision_debug.cli import progress
-from precision_debug.events import Stage, written
-from precision_debug.protocols import progress_to, tell
+from precision_debug.events import Stage, to_plain_event
+from precision_debug.protocols import send_progress_to, tell
 from precision_debug.reasons import Reason
 from precision_debug.run.supervisor import EngineOutput
 
@@ -47,7 +47,7 @@ LINES = {  # in the form in which glog prints the messages of Paddle's and Tenso
 
 @pytest.mark.parametrize(("line", "said"), LINES.items())
 def test_a_line_of_the_log_says_how_far_the_build_is(line: str, said: str | None) -> None:
-    assert build_log.heard(line) == said
+    assert build_log.read_progress(line) == said
 
 
 def test_the_log_is_audible_again_after_a_quiet_predictor(tmp_path: Path, capfd: Any) -> None:
@@ -62,7 +62,7 @@ def test_the_log_is_audible_again_after_a_quiet_predictor(tmp_path: Path, capfd:
 
     open_one(quiet=True)
     assert "naive_executor.cc" not in open_one(quiet=False), "quiet once is quiet for the whole process"
-    with build_log.audible():
+    with build_log.make_audible():
         assert "naive_executor.cc" in open_one(quiet=False)
     assert "naive_executor.cc" not in open_one(quiet=False)
 
@@ -92,7 +92,7 @@ with build_log.audible():
 
 
 class _Paddle:
-    heard = staticmethod(build_log.heard)
+    heard = staticmethod(build_log.read_progress)
 
 
 def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
         file.write("\n" + lines[7] + "\n")
         file.flush()
         run = progress.Progress("en")
-        run.take(written(Stage(text=say("building_marked", build=2, marks=57))))
+        run.take(to_plain_event(Stage(text=say("building_marked", build=2, marks=57))))
         news: Any = hearing.news()
         run.take(news)
     assert begins_approved(run.line())
@@ -120,7 +120,7 @@ def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
     now = [0.0]
     run = progress.Progress("en", clock=lambda: now[0])
     now[0] = 80.0
-    run.take(written(Stage(text=say("building_unmarked", build=1, count=182))))
+    run.take(to_plain_event(Stage(text=say("building_unmarked", build=1, count=182))))
     now[0] = 125.0
     assert is_approved(run.line())
 
@@ -128,7 +128,7 @@ def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
 def test_what_a_session_tells_goes_to_who_listens_on_this_thread() -> None:
     heard: list[Reason] = []
     tell(say("heard_loading"))
-    with progress_to(heard.append):
+    with send_progress_to(heard.append):
         tell(say("heard_preparing"))
     tell(say("heard_loading"))
     assert [one.code for one in heard] == ["paddle.heard_preparing"]
@@ -139,6 +139,6 @@ def test_a_new_step_is_told_at_once_where_there_is_no_terminal(
 ) -> None:
     monkeypatch.setattr(progress, "NEWS", 0.0)
     monkeypatch.delenv(progress.VARIABLE)
-    with progress.bar(language="en") as on_event:
-        on_event(written(Stage(text=say("building_unmarked", build=1, count=182))))
+    with progress.show_progress(language="en") as on_event:
+        on_event(to_plain_event(Stage(text=say("building_unmarked", build=1, count=182))))
     assert "building engine 1" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from precision_debug.testing.backend_contract import *  # noqa: F403
-from precision_debug.testing.backend_contract import Recorder, Subject
+from precision_debug.testing.backend_contract import CopyingHook, Subject
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
@@ -74,7 +74,7 @@ def test_operators_and_sublayers_have_names_that_say_where_they_are(source: Path
     assert {"conv/conv2d", "bn/batch_norm", "relu", "fc/linear"} <= set(metas)
     assert not [name for name in metas if name.startswith("bn/batch_norm[")], "statistics are not activations"
     assert metas["relu"].inputs == ("bn/batch_norm",)
-    recorder = Recorder()
+    recorder = CopyingHook()
     outputs = session.run(FEEDS, recorder)
     assert set(outputs) == {"output.scores", "output.map"}
     np.testing.assert_array_equal(recorder.arrays["relu"], np.maximum(recorder.arrays["bn/batch_norm"], 0))

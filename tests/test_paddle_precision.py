@@ -15,7 +15,7 @@ from precision_debug_paddle import modes
 
 from precision_debug import Report, compare
 from precision_debug.records import ModelFiles
-from precision_debug.report.doubts import worded
+from precision_debug.report.doubts import describe_doubt
 from precision_debug.report.model import Verdict
 
 pytestmark = pytest.mark.skipif(
@@ -38,7 +38,7 @@ def in_bf16(name: str, folder: Path, **options: Any) -> Report:
 )
 def test_a_run_without_bfloat16_is_inconclusive(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     report = in_bf16(name, tmp_path, **options)
-    said = {doubt.code: worded(doubt).en for doubt in report.doubts}
+    said = {doubt.code: describe_doubt(doubt).en for doubt in report.doubts}
     assert report.verdict is Verdict.INCONCLUSIVE
     assert begins_approved(said["precision_not_run"])
     assert "precision_unseen" not in said

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from precision_debug_paddle import naming
-from precision_debug_paddle.engine.fetchable import Changed, Print, Trace, groups_by_value, search
+from precision_debug_paddle.engine.fetchable import Changed, Print, Trace, group_by_value, search
 from precision_debug_paddle.engine.hook_check import Witness
 from precision_debug_paddle.engine.legacy_program import read_legacy
 from precision_debug_paddle.failures import our_errors
@@ -28,7 +28,7 @@ FIXTURES = sorted(path.name.partition(".")[0] for path in paddle_models.DATA.glo
 @pytest.mark.parametrize("name", FIXTURES)
 def test_a_program_that_is_not_edited_is_written_back_byte_for_byte(name: str, tmp_path: Path) -> None:
     data = zlib.decompress((paddle_models.DATA / f"{name}.pdmodel.z").read_bytes())
-    assert wire.message(wire.parse(data)) == data
+    assert wire.join_message(wire.parse(data)) == data
     path = paddle_models.legacy(name, tmp_path)
     program = read_legacy(path)
     assert program.with_fetches([], tmp_path / "same.pdmodel").read_bytes() == data
@@ -50,7 +50,7 @@ def test_any_bytes_are_a_message_or_a_value_error(data: bytes) -> None:
         fields = wire.parse(data)
     except ValueError:
         return
-    assert wire.parse(wire.message(fields)) == fields
+    assert wire.parse(wire.join_message(fields)) == fields
 
 
 def test_constants_parameters_and_statistics_are_no_values(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_value_is_known_by_its_numbers_in_any_layout() -> None:
     blocked = two.transpose(0, 2, 3, 1).copy() * np.float32(1 + 1e-6)
     other = rng.standard_normal((2, 8, 4, 4)).astype(np.float32)
     seen = [("conv", two.shape, Print.of(blocked)), ("pool", other.shape, Print.of(other))]
-    groups, rest = groups_by_value(seen, base)
+    groups, rest = group_by_value(seen, base)
     assert groups == [("conv", ["b"])]
     assert rest == [Changed(tensors=1, names=("a", "c"))], "a tensor that fits nothing may be any value of its size"
 
@@ -161,7 +161,7 @@ def test_of_equal_values_the_one_of_the_same_operator_is_likeliest() -> None:
         "reshape_0": ("reshape", (12,), Print.of(array)), "stack_0": ("stack", (3, 4), Print.of(array)),
     }  # fmt: skip
     seen = [("pd_op.matmul:0", (3, 4), Print.of(array)), ("onednn_op.fc:1", (12,), Print.of(array))]
-    (_, first), (_, second) = groups_by_value(seen, base)[0]
+    (_, first), (_, second) = group_by_value(seen, base)[0]
     assert first == ["matmul_0", "stack_0", "add_0", "reshape_0"]
     assert second == ["reshape_0", "stack_0", "add_0", "matmul_0"]
 

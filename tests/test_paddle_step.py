@@ -24,7 +24,7 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 if not hasattr(getattr(paddle.create_parameter([1], "float32") * 1.0, "grad_fn", None), "_register_post_hook"):
     pytest.skip("this Paddle shows nothing of a backward pass", allow_module_level=True)
@@ -155,7 +155,7 @@ def test_a_planted_fault_is_named_first(name: str) -> None:
     assert first.name.startswith(fault.who)
     assert not fault.causes or first.cause in fault.causes
     said = first.evidence.get("where") or first.evidence.get("parameter") or first.name
-    assert f"`{said}`" in lead(report)[0].en
+    assert f"`{said}`" in lead_sentences(report)[0].en
 
 
 @pytest.mark.parametrize("name", paddle_steps.HEALTHY)

@@ -20,7 +20,7 @@ from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, read_inspector
-from precision_debug.protocols import progress_to
+from precision_debug.protocols import send_progress_to
 from precision_debug.records import ModelFiles, SessionSpec
 
 RECORDED = Path(__file__).parent / "data" / "inspector"
@@ -34,7 +34,7 @@ GIVEN = {key: {"x": (1, 3, 8, 8)} for key in ("min_shapes", "opt_shapes", "max_s
 
 
 def test_fused_layers_outputs_are_tensors_of_the_program(tmp_path: Path) -> None:
-    names = tensorrt.fused_names(read_inspector(FUSED))
+    names = tensorrt.list_fused_names(read_inspector(FUSED))
     values = {value.name for value in read_model(_files(tmp_path)).program.values}
     assert names[0] == "relu_0.tmp_0"
     assert len(names) == 23
@@ -44,7 +44,7 @@ def test_fused_layers_outputs_are_tensors_of_the_program(tmp_path: Path) -> None
 
 
 def test_all_marked_shows_the_fifty_tensors_of_the_recorded_run() -> None:
-    names = tensorrt.fused_names(read_inspector(MARKED))
+    names = tensorrt.list_fused_names(read_inspector(MARKED))
     assert len([name for name in names if "conv2d" in name]) == 0, "convolutions fold into batch norms"
     assert len(names) == 50
 
@@ -66,7 +66,7 @@ def test_a_reshaped_matrix_product_has_the_kernel_of_the_product() -> None:
 def test_what_stays_in_fp32_is_held_against_the_inspector() -> None:
     """On the recorded FP16 engine, in which nothing was kept: what ran in FP16 is told, and what is nobody's is not."""
     layers = read_inspector(FUSED)
-    ran = inspector_files.kept(layers, ["batch_norm_0.tmp_2", "relu_0.tmp_0", "pool2d_0.tmp_0", "nobody"])
+    ran = inspector_files.list_kept(layers, ["batch_norm_0.tmp_2", "relu_0.tmp_0", "pool2d_0.tmp_0", "nobody"])
     assert ran["batch_norm_0.tmp_2"] == ran["relu_0.tmp_0"] == "FP16", "one fused layer"
     assert "nobody" not in ran
 
@@ -91,9 +91,9 @@ def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
     differ = [name for name, extra in found.items() if {extra["Real Precision"], extra.get("Precision There")} == {
         "FP16", "FP32"
     }]  # fmt: skip
-    assert inspector_files.precisions_differ(found).startswith(f"{len(differ)} tensors were computed")
+    assert inspector_files.note_other_precisions(found).startswith(f"{len(differ)} tensors were computed")
     assert "Precision There" not in inspector_files.columns(read_inspector(FUSED))["relu_1.tmp_0"]
-    assert inspector_files.precisions_differ(inspector_files.columns(read_inspector(FUSED))) == ""
+    assert inspector_files.note_other_precisions(inspector_files.columns(read_inspector(FUSED))) == ""
 
 
 def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(
@@ -103,7 +103,7 @@ def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(
     files = ModelFiles(model_file=str(paddle_models.legacy("cnn", tmp_path)))
     spec = SessionSpec(model=files, mode="trt_fp16", work_dir=str(tmp_path))
     names = ["conv2d_0.tmp_0", "conv2d_0.tmp_1", "batch_norm_0.tmp_2"]
-    monkeypatch.setattr(tensorrt, "fused_names", lambda _: names)
+    monkeypatch.setattr(tensorrt, "list_fused_names", lambda _: names)
     for path, expected in ((SMALL, names), (FUSED, names[2:])):  # in FUSED there is no batch norm but folded ones
         monkeypatch.setitem(globals(), "FUSED", path)
         monkeypatch.setitem(globals(), "MARKED", path)
@@ -171,7 +171,7 @@ class Engine:
 
     def run(self, feeds: Any, receiver: Any = None) -> dict[str, Any]:
         layers = read_inspector(MARKED if self.all else FUSED)
-        names = [name for name in tensorrt.fused_names(layers) if name in self.marks]
+        names = [name for name in tensorrt.list_fused_names(layers) if name in self.marks]
         for name in names:
             if receiver is not None:
                 receiver("tensorrt_engine", name, np.ones(self.size, np.float32))
@@ -277,7 +277,7 @@ def test_an_engine_that_shows_more_is_used_again_and_each_build_is_told(
     tmp_path: Path, engines: list[list[str]]
 ) -> None:
     told: list[str] = []
-    with progress_to(told.append):
+    with send_progress_to(told.append):
         session = _open(tmp_path)
         every = _shown(session)
         assert _shown(session, frozenset(every)) == every, "as an explanation asks, of the tensors that were compared"
@@ -307,10 +307,12 @@ def test_a_tensor_without_a_dimension_is_shown_as_the_model_has_it(
 
 def test_what_the_marks_did_to_the_outputs_is_said() -> None:
     real = {"y": np.array([1.0, -4.0], np.float32)}
-    assert not tensorrt_session.outputs_apart(real, {"y": real["y"].copy()})
-    apart = tensorrt_session.outputs_apart(real, {"y": np.array([1.0, -3.0], np.float32)})
+    assert not tensorrt_session.note_outputs_apart(real, {"y": real["y"].copy()})
+    apart = tensorrt_session.note_outputs_apart(real, {"y": np.array([1.0, -3.0], np.float32)})
     assert "differ by at most 0.25," in apart
-    assert "inf" in tensorrt_session.outputs_apart({"y": np.array([np.nan], np.float32)}, {"y": np.ones(1, np.float32)})
+    assert "inf" in tensorrt_session.note_outputs_apart(
+        {"y": np.array([np.nan], np.float32)}, {"y": np.ones(1, np.float32)}
+    )
 
 
 def test_rows_come_before_the_engine_that_ships_is_built_and_who_stops_pays_for_one(

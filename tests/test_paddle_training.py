@@ -19,7 +19,7 @@ paddle: Any = pytest.importorskip("paddle", reason="paddle is not installed")
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
-from precision_debug.products.training.training_faults import first_departure
+from precision_debug.products.training.training_faults import find_first_departure
 from precision_debug.recording.training_log import read_log
 
 FAULTS = {"none": -1, "inf": 8, "scaled": 8, "zeros": 8}
@@ -94,7 +94,7 @@ def test_the_first_step_that_leaves_its_band_is_told(
     tmp_path: Path, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained(tmp_path, fault)
-    found = first_departure(read_log(tmp_path))
+    found = find_first_departure(read_log(tmp_path))
     assert (found.step if found is not None else -1) == FAULTS[fault]
     assert main(["training", str(tmp_path), "--lang", "en"]) == (0 if fault == "none" else 1)
     assert ("Step 8 is the first" in capsys.readouterr().out) == (fault != "none")

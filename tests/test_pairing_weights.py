@@ -10,7 +10,7 @@ from approval import holds_approved
 
 from precision_debug.errors import InputError
 from precision_debug.feeds import match_inputs
-from precision_debug.pairing.weights import compare_weights, summary
+from precision_debug.pairing.weights import compare_weights, summarise_weights
 from precision_debug.protocols import Layer
 from precision_debug.records import InputMeta
 
@@ -48,13 +48,13 @@ def test_a_convolution_folded_with_its_batch_norm_is_no_old_export_whatever_its_
     file = dict(zip(names, folded(), strict=True))
     found = compare_weights(OWN, file, LAYERS)
     assert {weight.state for weight in found} == {"folded"}
-    assert len(summary(found, "m.onnx")) == 1
+    assert len(summarise_weights(found, "m.onnx")) == 1
 
 
 def test_a_scaled_weight_is_not_excused_by_a_batch_norm_that_does_not_give_this_scale() -> None:
     file = {"c.weight": CONV * np.float32(1.5), "c.bias": BIAS}
     assert states(OWN, file, LAYERS)["c.weight"] == "differs"
-    lines = summary(compare_weights(OWN, file, LAYERS), "m.onnx")
+    lines = summarise_weights(compare_weights(OWN, file, LAYERS), "m.onnx")
     assert "c.weight is scaled by 1.5" in lines[1]
     assert states({"c.weight": CONV}, file)["c.weight"] == "differs"
 
@@ -67,7 +67,7 @@ def test_an_epsilon_too_small_to_move_a_value_is_told_from_a_folded_convolution(
         found = compare_weights(OWN, {"c.weight": weight, "c.bias": bias}, layers)
         assert ({w.state for w in found} == {"folded"}) == (other == own)
         if other != own:
-            said = summary(found, "m.onnx", agrees=True)[1]
+            said = summarise_weights(found, "m.onnx", agrees=True)[1]
             told = re.search(r"folded with epsilon (\S+), but the layer's is (\S+?)\)", said)
             assert told is not None, said
             assert float(told[1]) == pytest.approx(other, rel=0.3)
@@ -110,9 +110,9 @@ def test_one_element_and_a_swap_are_named() -> None:
     one, two = array(6, 6), array(6, 6)
     wrong = one.copy()
     wrong[2, 3] = 9
-    lines = summary(compare_weights({"a": one}, {"a": wrong}), "m.onnx")
+    lines = summarise_weights(compare_weights({"a": one}, {"a": wrong}), "m.onnx")
     assert holds_approved(lines[1])
-    lines = summary(compare_weights({"a": one, "b": two}, {"a": one * 2, "b": two}), "m.onnx", agrees=True)
+    lines = summarise_weights(compare_weights({"a": one, "b": two}, {"a": one * 2, "b": two}), "m.onnx", agrees=True)
     assert "yet the outputs agree" in lines[1]
     assert "old export" not in lines[1]
 

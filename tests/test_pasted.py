@@ -16,11 +16,11 @@ from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.records import Culprit, Explanation
-from precision_debug.report.tried import about
+from precision_debug.report.tried import describe_option
 from precision_debug.run.pasted import Pasted, as_pasted, is_open
-from precision_debug.search import ToKeep, Tried
+from precision_debug.search import ToKeep, TriedFix
 
-LEFT = Tried(state="mended", before=0.4, after=0.05, allowed=0.1)
+LEFT = TriedFix(state="mended", before=0.4, after=0.05, allowed=0.1)
 
 
 def of(state: str, *names: str, allowed: float, passes: bool = False) -> Pasted:
@@ -31,9 +31,9 @@ def of(state: str, *names: str, allowed: float, passes: bool = False) -> Pasted:
     return Pasted(explanation=Explanation(state=state, at="y", culprits=culprits, allowed=allowed, passes=passes))
 
 
-def said(tried: Tried, *, strict: bool = False) -> str:
+def said(tried: TriedFix, *, strict: bool = False) -> str:
     kept = ToKeep(option="--option a=1", keys=("a",), of=9, tried=tried)
-    text = about(kept, "ort_int8", strict=strict, of_many=0.1)
+    text = describe_option(kept, "ort_int8", strict=strict, of_many=0.1)
     assert text.zh
     return text.en
 

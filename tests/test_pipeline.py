@@ -39,11 +39,11 @@ from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.open_pair import (
     Apart,
-    old_objects_at_rest,
+    find_renames,
+    freeze_old_objects,
     refuse_lockstep,
-    renames_of,
     runs_together,
-    selected,
+    select_marked,
 )
 
 X = {"x": np.zeros(4, np.float32)}
@@ -212,7 +212,7 @@ def test_renames_of_the_user_and_of_inputs(
     spec = RunSpec(model=ModelFiles(), run_mode="m", renames=own)
     given: Any = SimpleNamespace(names=of_inputs)
     there = names("new", "same", "t")
-    assert renames_of(spec, given, names("old", "same", "b"), there) == found
+    assert find_renames(spec, given, names("old", "same", "b"), there) == found
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_whether_both_advance_together(
 def test_what_is_selected(settings: dict[str, Any], chosen: set[str] | None, tmp_path: Path) -> None:
     spec = RunSpec(model=ModelFiles(), run_mode="m", **settings)
     with Journal(tmp_path / "j") as journal:
-        assert selected(spec, names("a", "b", "c", "d"), journal) == chosen
+        assert select_marked(spec, names("a", "b", "c", "d"), journal) == chosen
     told = [event.names for event in read_events(tmp_path / "j") if isinstance(event, Selected)]
     assert [set(one) for one in told] == ([] if chosen is None else [chosen])
 
@@ -265,13 +265,13 @@ def test_parts_are_compared_or_explained_as_asked_and_announced_once(monkeypatch
 
     samples: Any = SimpleNamespace(part=lambda *part: done.append(part), again=again)
     monkeypatch.setattr(pipeline, "explain_sample", lambda work, both, number, ran, _: done.append((number, ran)))
-    monkeypatch.setattr(pipeline, "_announced", lambda both, journal: done.append("announced"))
+    monkeypatch.setattr(pipeline, "_record_late_tensors", lambda both, journal: done.append("announced"))
     monkeypatch.setattr(pipeline, "calibrates_on_compared", lambda *_: False)
     sides: Any = SimpleNamespace(base=None, target=None)
     for explains, last in ((True, [(3, "ran")]), (False, [])):
         done.clear()
         work: Any = SimpleNamespace(explains=explains, journal=None, feed_set=None)
-        pipeline._in_parts([[0, 4], [4, 8], [3]], samples, work, sides)
+        pipeline._run_parts([[0, 4], [4, 8], [3]], samples, work, sides)
         assert done == [(0, 4), "announced", (4, 8), "again 3", *last]
 
 
@@ -344,7 +344,7 @@ def test_that_only_what_calibrated_was_compared_is_told_where_nothing_is_explain
 
 def test_only_what_calibrated_was_compared_is_a_doubt_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     samples: Any = SimpleNamespace(part=lambda *_part: None)
-    monkeypatch.setattr(pipeline, "_announced", lambda *_: None)
+    monkeypatch.setattr(pipeline, "_record_late_tensors", lambda *_: None)
     for explains in (False, True):
         for calibrates in (False, True):
             doubts: list[str] = []
@@ -352,7 +352,7 @@ def test_only_what_calibrated_was_compared_is_a_doubt_of_a_part(monkeypatch: pyt
             monkeypatch.setattr(pipeline, "calibrates_on_compared", lambda *_, calibrates=calibrates: calibrates)
             work: Any = SimpleNamespace(explains=explains, journal=None, feed_set=None)
             both: Any = SimpleNamespace(base=None, target=target)
-            pipeline._in_parts([[0, 4], [4, 8]], samples, work, both)
+            pipeline._run_parts([[0, 4], [4, 8]], samples, work, both)
             assert doubts == (["only_calibrated"] if calibrates and not explains else [])
 
 
@@ -421,7 +421,7 @@ def test_what_the_files_prove_is_told_before_either_side_is_opened(
 ) -> None:
     """Also where the engine then cannot load them."""
     proof = say("proven_underflow", name="eps", by="Max floor", value=1e-10, to="float16", least=6e-8)
-    monkeypatch.setattr(pipeline, "proven", lambda *_, **__: (proof,))
+    monkeypatch.setattr(pipeline, "prove_faults_of_sides", lambda *_, **__: (proof,))
     with pytest.raises(BackendError):
         told(fake, tmp_path, "fake_raise")
     report = report_of_events(list(read_events(tmp_path / "work" / "j")))
@@ -435,8 +435,8 @@ def test_what_somebody_else_has_put_to_rest_stays_so_and_ours_does_not(monkeypat
     gc.unfreeze()
     try:
         for _ in range(2):
-            with old_objects_at_rest():
-                with old_objects_at_rest():
+            with freeze_old_objects():
+                with freeze_old_objects():
                     assert gc.get_freeze_count() > 0
                 assert gc.get_freeze_count() > 0, "the inner one has not ended the outer one's"
             assert gc.get_freeze_count() == 0
@@ -445,7 +445,7 @@ def test_what_somebody_else_has_put_to_rest_stays_so_and_ours_does_not(monkeypat
         count = gc.get_freeze_count
         monkeypatch.setattr(gc, "get_freeze_count", lambda: asked.append(1) or count())
         for _ in range(3):
-            with old_objects_at_rest():
+            with freeze_old_objects():
                 pass
             assert count() > 0
         assert len(asked) == 1

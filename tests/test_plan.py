@@ -10,7 +10,7 @@ import pytest
 
 from precision_debug.errors import BackendUnavailable, ModelError, UsageError
 from precision_debug.records import ModelFiles, RunSpec
-from precision_debug.run.plan import make_plan, stage_of
+from precision_debug.run.plan import make_plan, make_stage_spec
 
 
 def spec_of(model: str, mode: str = "fake_off", **settings: Any) -> RunSpec:
@@ -85,7 +85,7 @@ def test_a_run_that_is_only_recorded_has_no_baseline(fake: str) -> None:
 
 def test_a_stage_keeps_what_its_mode_reads(fake: str) -> None:
     spec = spec_of(fake, options={"offset": "a", "pause": 1, "target.keep": "x"})
-    stage = stage_of(spec, "fake_fp32", {"pause": 2})
+    stage = make_stage_spec(spec, "fake_fp32", {"pause": 2})
     assert stage.run_mode == "fake_fp32"
     assert stage.options == {"pause": 1, "target.keep": "x", "target.pause": 2}
 

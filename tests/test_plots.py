@@ -14,16 +14,16 @@ from approval import is_approved
 
 from precision_debug import compare
 from precision_debug.cli import main
-from precision_debug.numbers.draw_portrait import portrait_of
+from precision_debug.numbers.draw_portrait import draw_portrait_of
 from precision_debug.products.tools.plots import plot_lines
-from precision_debug.report.formats.html.data import written
+from precision_debug.report.formats.html.data import iterate_json
 from precision_debug.report.model import Report
 
 
 def test_the_density_counts_each_error_at_its_magnitude() -> None:
     base = np.float32([1, 1, 1, 100, 100, 0, -1, 5, np.inf])
     target = base + np.float32([0.1, 0.1, 0.001, 1, 0, 0.5, 0.1, np.nan, 0])
-    found = portrait_of("x", base, target)
+    found = draw_portrait_of("x", base, target)
     assert found is not None
     against = found.against
     assert against is not None
@@ -34,7 +34,7 @@ def test_the_density_counts_each_error_at_its_magnitude() -> None:
         column = min(np.searchsorted(magnitudes, magnitude, "right") - 1, counts.shape[1] - 1)
         near = [min(np.searchsorted(errors, error + bit, "right") - 1, counts.shape[0] - 1) for bit in (-1e-4, 1e-4)]
         assert counts[sorted(set(near)), column].sum() == number
-    assert portrait_of("x", base[:2], base[:2]).against is None  # type: ignore[union-attr]
+    assert draw_portrait_of("x", base[:2], base[:2]).against is None  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_commands_draw(report: Report, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_the_page_has_the_same_numbers(report: Report) -> None:
-    drawn = [one for found in json.loads("".join(written(report)))["portraits"].values() for one in found]
+    drawn = [one for found in json.loads("".join(iterate_json(report)))["portraits"].values() for one in found]
     assert drawn
     assert all({"values", "errors", "against"} <= one.keys() for one in drawn)
     assert all(sum(map(sum, one["against"]["counts"])) <= one["sampled"] for one in drawn)

@@ -154,8 +154,8 @@ def test_what_was_saved_is_a_baseline_again(model: Path) -> None:
 def test_bfloat16_is_widened(tmp_path: Path) -> None:
     import ml_dtypes
 
-    from precision_debug.feeds.polygraphy_json import iteration_text
+    from precision_debug.feeds.polygraphy_json import write_iteration_text
 
     array = np.array([1.5, -2.0], dtype=ml_dtypes.bfloat16)
-    read = polygraphy_json.from_json(iteration_text("r", {"y": array}, None))
+    read = polygraphy_json.from_json(write_iteration_text("r", {"y": array}, None))
     assert np.array_equal(read["y"], [1.5, -2.0])

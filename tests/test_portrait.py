@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.errors import OutputError
-from precision_debug.numbers.draw_portrait import _places, portrait_of
+from precision_debug.numbers.draw_portrait import _find_bins, draw_portrait_of
 from precision_debug.numbers.told import Bins, Density, ErrorMap, Portrait
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
 from precision_debug.report import Report
-from precision_debug.report.formats.html.data import written
+from precision_debug.report.formats.html.data import iterate_json
 from precision_debug.run.script_hooks import AssertClose
 
 
 def drawn(base: np.ndarray, target: np.ndarray) -> Portrait:
-    found = portrait_of("x", base, target)
+    found = draw_portrait_of("x", base, target)
     assert found is not None
     return found
 
@@ -35,7 +35,7 @@ def test_bins_that_arithmetic_finds_are_those_of_numpys_histogram() -> None:
         near = np.nextafter(edges, np.inf)[:-1], np.nextafter(edges, -np.inf)[1:]
         values = np.concatenate([random.uniform(edges[0], edges[-1], 1000), edges, *near])
         counts, _ = np.histogram(values, edges)
-        np.testing.assert_array_equal(np.bincount(_places(values, edges), minlength=len(edges) - 1), counts)
+        np.testing.assert_array_equal(np.bincount(_find_bins(values, edges), minlength=len(edges) - 1), counts)
 
 
 def test_the_map_shows_where_the_error_lies() -> None:
@@ -79,9 +79,9 @@ def test_the_worst_elements_come_first_and_nan_before_all() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int8, np.float64])
 def test_types_and_shapes_of_all_kinds(dtype: type) -> None:
     for shape in ((), (1,), (7,), (1, 1, 1, 1), (2, 3, 1, 1), (5, 1), (0, 3)):
-        portrait_of("x", np.ones(shape, np.float32), np.ones(shape, dtype))
-    assert portrait_of("x", np.ones(3), np.ones(4)) is None
-    assert portrait_of("x", np.array(["a"]), np.array(["a"])) is None
+        draw_portrait_of("x", np.ones(shape, np.float32), np.ones(shape, dtype))
+    assert draw_portrait_of("x", np.ones(3), np.ones(4)) is None
+    assert draw_portrait_of("x", np.array(["a"]), np.array(["a"])) is None
 
 
 def test_few_rows_are_drawn_and_the_worst_among_them() -> None:
@@ -140,7 +140,7 @@ def test_of_a_large_tensor_only_some_blocks_are_read() -> None:
         read.append(piece.size)
         return np.asarray(piece)
 
-    found = portrait_of("x", base, target, read=counted)
+    found = draw_portrait_of("x", base, target, read=counted)
     assert found is not None
     assert sum(read) < 1.5 * base.size
     assert found.map is not None
@@ -185,4 +185,4 @@ def test_a_page_of_a_portrait_whose_numbers_are_not_finite(odd: float) -> None:
 def page_of(portrait: Portrait) -> None:
     report = make_report(1)
     report = dataclasses.replace(report, portraits=(dataclasses.replace(portrait, name=report.rows[0].name),))
-    assert json.loads("".join(written(report)), parse_constant=pytest.fail)["portraits"]
+    assert json.loads("".join(iterate_json(report)), parse_constant=pytest.fail)["portraits"]

@@ -10,8 +10,8 @@ from approval import is_approved
 
 import precision_debug
 from precision_debug.report import Verdict
-from precision_debug.report.doubts import worded
-from precision_debug.report.lead import lead
+from precision_debug.report.doubts import describe_doubt
+from precision_debug.report.lead import lead_sentences
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -43,8 +43,8 @@ def test_float16_that_the_cpu_computed_in_float32_is_inconclusive_and_that_is_sa
     if not any("0 of 13 floating-point nodes compute in float16" in note for note in report.target.notes):
         pytest.skip("ONNX Runtime has float16 kernels for this processor")
     assert report.verdict is Verdict.INCONCLUSIVE
-    first = lead(report)[0]
-    assert first == worded(report.doubts[0])
+    first = lead_sentences(report)[0]
+    assert first == describe_doubt(report.doubts[0])
     assert is_approved(first.en)
     assert first.zh.startswith("没有任何部分以 FP16 运行：")
 

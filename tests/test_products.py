@@ -78,16 +78,16 @@ def test_all_that_is_declared_behind_a_door_is_there() -> None:
     for doors in registry.products().values():
         for door, names in doors.items():
             for name in names:
-                assert registry.opened(door, name) is not None
+                assert registry.import_from_door(door, name) is not None
     assert {"diff", "ladder", "reduce"} <= set(cli.verbs())
 
 
 @pytest.mark.quick
 def test_what_no_product_has_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "products", dict)
-    assert registry.behind("verbs") == {}
+    assert registry.list_behind_door("verbs") == {}
     with pytest.raises(UsageError, match="gen_script"):
-        registry.opened("options", "gen_script")
+        registry.import_from_door("options", "gen_script")
 
 
 def _tree_without(root: Path, folder: Path, names: tuple[str, ...]) -> Path:

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from precision_debug.cli import main
 from precision_debug.onnx.constants import Constants
 from precision_debug.onnx.model import read_model
-from precision_debug.onnx.provable import provable
-from precision_debug.onnx.provable_apart import provable_apart
+from precision_debug.onnx.provable import prove_faults
+from precision_debug.onnx.provable_apart import prove_differences
 from precision_debug.onnx.without_weights import read_light
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
@@ -37,7 +37,7 @@ def _saved(folder: Path, nodes: Sequence[Any], constants: Mapping[str, Any], nam
 
 
 def _codes(path: str, **target: Any) -> list[str]:
-    return [reason.code for reason in provable(read_model(path), **target)]
+    return [reason.code for reason in prove_faults(read_model(path), **target)]
 
 
 def _quantised(folder: Path, *, bias: Any = (5, -7, 9, 0), scale: float = 0.02 * 0.01, two: float = 0.0) -> str:
@@ -138,7 +138,7 @@ def test_a_batch_norm_that_was_folded_wrongly(tmp_path: Path) -> None:
     first = read_model(_normed(tmp_path, folded=False))
 
     def found(**how: Any) -> list[str]:
-        return [reason.code for reason in provable_apart(first, read_model(_normed(tmp_path, folded=True, **how)))]
+        return [reason.code for reason in prove_differences(first, read_model(_normed(tmp_path, folded=True, **how)))]
 
     assert found() == []
     assert found(bias=0.1) == ["proven_folded_bias"]
@@ -163,12 +163,12 @@ def test_an_attribute_or_a_constant_of_two_files(tmp_path: Path, capsys: pytest.
 
 def test_a_report_begins_with_what_the_file_proves(tmp_path: Path) -> None:
     from precision_debug import compare
-    from precision_debug.report.lead import lead
+    from precision_debug.report.lead import lead_sentences
 
     x = np.clip(RANDOM.normal(size=(1, 3, 8, 8)), -2, 2).astype(np.float32)
     report = compare(_quantised(tmp_path, scale=0.02), run_mode="ort_opt", inputs={"x": x})
-    assert holds_approved([sentence.en for sentence in lead(report)[:2]])
-    assert not any("proves" in sentence.en for sentence in lead(compare(str(DIGITS), run_mode="ort_opt")))
+    assert holds_approved([sentence.en for sentence in lead_sentences(report)[:2]])
+    assert not any("proves" in sentence.en for sentence in lead_sentences(compare(str(DIGITS), run_mode="ort_opt")))
 
 
 def _windows(folder: Path, name: str, kind: str, *, pad: bool, pads: int) -> str:
@@ -184,7 +184,7 @@ def test_a_pad_that_was_taken_into_the_operator_behind_it(tmp_path: Path) -> Non
     def found(kind: str, pads: int) -> list[str]:
         first = read_model(_windows(tmp_path, "padded", kind, pad=True, pads=1))
         second = read_model(_windows(tmp_path, "taken", kind, pad=False, pads=pads))
-        return [reason.code for reason in provable_apart(first, second)]
+        return [reason.code for reason in prove_differences(first, second)]
 
     assert found("Conv", 2) == []
     assert found("Conv", 1) == ["proven_attribute"]
@@ -202,7 +202,7 @@ def test_a_large_weight_is_looked_at_where_it_lies_in_its_file(value: float, cod
     light = read_light(path)
     assert light.proto.graph.initializer[0].external_data
     for model in (light, read_model(path)):
-        assert [reason.code for reason in provable(model, to="float16")] == [code]
+        assert [reason.code for reason in prove_faults(model, to="float16")] == [code]
     assert not Constants(light)["w"].flags.owndata
 
 
@@ -214,5 +214,5 @@ def test_an_attribute_of_a_file_is_told_as_its_author_wrote_it(tmp_path: Path) -
                constants, name)
         for name, epsilon in (("first", 1e-6), ("second", 1e-5))
     ]  # fmt: skip
-    told = [one for one in provable_apart(*map(read_model, files)) if one.code == "proven_attribute"]
+    told = [one for one in prove_differences(*map(read_model, files)) if one.code == "proven_attribute"]
     assert [(one.args["base"], one.args["target"]) for one in told] == [("1e-06", "1e-05")]

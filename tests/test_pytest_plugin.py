@@ -16,7 +16,7 @@ from warm import run_python
 
 from precision_debug import Report, compare
 from precision_debug.errors import UsageError
-from precision_debug.testing.thresholds import Thresholds, complaint
+from precision_debug.testing.thresholds import Thresholds, find_complaint
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -117,11 +117,11 @@ def test_a_golden_report_fails_on_regressions_only(project: Path) -> None:
         return compare(project / "model.onnx", run_mode="ort_fp16_sim", inputs=project / "x.npz", atol=1e-9, rtol=1e-9)
 
     golden = report(1.0)
-    assert complaint(golden, Thresholds())  # out of this tolerance as it is
-    assert not complaint(report(1.0), Thresholds(), golden)
+    assert find_complaint(golden, Thresholds())  # out of this tolerance as it is
+    assert not find_complaint(report(1.0), Thresholds(), golden)
     worse = report(8e4)
-    assert holds_approved(complaint(worse, Thresholds(), golden))
-    assert not complaint(worse, Thresholds(), worse)
+    assert holds_approved(find_complaint(worse, Thresholds(), golden))
+    assert not find_complaint(worse, Thresholds(), worse)
 
 
 def said_of(project: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str, str]:
@@ -184,9 +184,9 @@ def test_a_threshold_of_an_inner_layer_does_not_switch_the_verdict_off(project: 
     onnx.save(proto, wrong)
     report = compare(wrong, run_mode="ort_opt", baseline_model=project / "model.onnx", inputs=project / "x.npz")
     for thresholds in ({"operators": {"Relu": 1.0}}, {"tensors": {"active": 1.0}}, {"tensors": {"*": 0.1}}):
-        assert complaint(report, Thresholds.of(thresholds)), thresholds
-    assert complaint(report, Thresholds.of({"tensors": {"gone/*": 1.0}}))
-    assert not complaint(report, Thresholds.of({"outputs": 9.0})), "whoever allows so much has said so"
+        assert find_complaint(report, Thresholds.of(thresholds)), thresholds
+    assert find_complaint(report, Thresholds.of({"tensors": {"gone/*": 1.0}}))
+    assert not find_complaint(report, Thresholds.of({"outputs": 9.0})), "whoever allows so much has said so"
 
 
 def test_thresholds_of_the_project(project: Path) -> None:
@@ -262,5 +262,5 @@ def test_the_strictest_threshold_counts() -> None:
 
     report = dataclasses.replace(make_report(1), rows=(make_row(0, 5e-4),), explanation=None)
     loose = Thresholds.of({"tensors": {"/layer1/*": 1e-2}, "operators": {"Conv": 1e-6}})
-    assert "allowed 1e-06" in complaint(report, loose)
-    assert "allowed 1e-06" in complaint(report, Thresholds.of({"operators": {"Conv": 1e-6}}))
+    assert "allowed 1e-06" in find_complaint(report, loose)
+    assert "allowed 1e-06" in find_complaint(report, Thresholds.of({"operators": {"Conv": 1e-6}}))

@@ -16,8 +16,8 @@ from warm import run_together
 import precision_debug
 from precision_debug.products.dumps.dump import read_dump
 from precision_debug.products.dumps.pairing.fingerprint import take
-from precision_debug.products.dumps.pairing.found_tensor import FoundTensor, by_stage
-from precision_debug.products.dumps.pairing.fused import Projections, Stack, best_stack, same_module
+from precision_debug.products.dumps.pairing.found_tensor import FoundTensor, group_by_stage
+from precision_debug.products.dumps.pairing.fused import Projections, Stack, find_best_stack, is_same_module
 from precision_debug.recording.recorder import Recorder
 
 ROOT = Path(__file__).parents[1]
@@ -116,12 +116,12 @@ def test_pipeline_stages_number_their_layers_anew(tmp_path: Path) -> None:
         values = [form.value for one in ones for form in (one.forms if not one.parts else one.forms[:-1])]
         return sum(any(np.array_equal(value, known) for value in values) for known in truth.values())
 
-    apart = {one.name: one for one in by_stage(found, score)}
+    apart = {one.name: one for one in group_by_stage(found, score)}
     assert set(apart) == set(truth)
     for name, one in apart.items():
         np.testing.assert_array_equal(one.value, truth[name])
     assert [one.renumbered for one in apart.values()] == [False] * 6 + [True] * 6
-    assert list(by_stage(found, lambda _: 0)) == found  # nothing told: as one stage
+    assert list(group_by_stage(found, lambda _: 0)) == found  # nothing told: as one stage
 
 
 def test_more_than_ten_ranks_stay_in_order(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_how_projections_are_stacked_their_values_say(order: tuple[int, ...], gr
             columns += [parts[place][:, start + at] for at in range(wide)]
     value = np.stack(columns, 1)
     prints = {name: take(part) for name, part in zip(of.names, parts, strict=True)}
-    stack, far = best_stack(value, of, prints, ranks=1, known=()) or (None, 1.0)
+    stack, far = find_best_stack(value, of, prints, ranks=1, known=()) or (None, 1.0)
     assert stack is not None
     assert far == 0
     for part, known in zip(stack.taken_apart(value, of) or (), parts, strict=True):
         np.testing.assert_array_equal(part, known)
-    assert best_stack(made.normal(size=value.shape), of, prints, ranks=1, known=(Stack(order=(0, 1)),)) is None
+    assert find_best_stack(made.normal(size=value.shape), of, prints, ranks=1, known=(Stack(order=(0, 1)),)) is None
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_how_projections_are_stacked_their_values_say(order: tuple[int, ...], gr
      ("model.layers.11.self_attn.qkv_proj", False), ("model.layers.1.mlp.gate_up_proj", False)],
 )  # fmt: skip
 def test_a_stacked_projection_is_called_as_its_parts(name: str, same: bool) -> None:
-    assert same_module(name, [f"model.layers.1.self_attn.{one}_proj" for one in "qkv"]) is same
+    assert is_same_module(name, [f"model.layers.1.self_attn.{one}_proj" for one in "qkv"]) is same
 
 
 def test_a_layer_that_hands_on_two_parts_is_recorded_as_their_sum(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ import pytest
 
 from precision_debug import AssertClose, SaveBaseline, registry
 from precision_debug.codec import decode, encode
-from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, filled, say
+from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, fill_template, say
 from precision_debug.reasons.causes import CAUSES, WORDINGS
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.reasons.rows import ROWS
 from precision_debug.reasons.what_to_do import WHAT_TO_DO
 from precision_debug.records import Row, Status
-from precision_debug.report.layout import columns, columns_for_people
-from precision_debug.report.summary import STATUS_NAME, summary
-from precision_debug.report.words import explained, inner, is_whole, word
+from precision_debug.report.layout import list_columns, list_columns_for_people
+from precision_debug.report.summary import STATUS_NAME, summarise
+from precision_debug.report.words import explain_reason, is_whole, reason_text, strip_side
 
 pytestmark = pytest.mark.quick
 
@@ -55,26 +55,28 @@ SPOKEN = [
 
 @pytest.mark.parametrize(("reason", "english", "chinese"), SPOKEN)
 def test_a_reason_has_its_chinese_with_the_same_names_and_numbers(reason: Reason, english: str, chinese: str) -> None:
-    assert explained(reason) == (english, chinese)
+    assert explain_reason(reason) == (english, chinese)
     assert pickle.loads(pickle.dumps(reason)).args == copy.deepcopy(reason).args == reason.args
     with pytest.raises(AttributeError):
         reason.code = "other"
 
 
 def test_what_nobody_knows_stays_as_it_is() -> None:
-    assert explained("the unicorn has left") == ("the unicorn has left", "the unicorn has left")
-    assert explained("target: the unicorn has left").zh == "目标：the unicorn has left"
-    assert explained("") == ("", "")
+    assert explain_reason("the unicorn has left") == ("the unicorn has left", "the unicorn has left")
+    assert explain_reason("target: the unicorn has left").zh == "目标：the unicorn has left"
+    assert explain_reason("") == ("", "")
     for args in ({}, {"count": 1}, {"count": "x", "all": {}}):
-        assert explained(Reason("gone", "elements", args)).en == "gone"
-    assert explained(Reason("gone", "elements", {})).zh == explained(Reason("gone", "no.such", {})).zh == "gone"
+        assert explain_reason(Reason("gone", "elements", args)).en == "gone"
+    assert (
+        explain_reason(Reason("gone", "elements", {})).zh == explain_reason(Reason("gone", "no.such", {})).zh == "gone"
+    )
 
 
 def test_old_files_without_codes_are_still_understood() -> None:
-    assert explained("baseline: holds the same values as x").zh == "基线：与 x 数值相同"
+    assert explain_reason("baseline: holds the same values as x").zh == "基线：与 x 数值相同"
     assert is_whole("target: holds the same values as x")
     assert not is_whole("target: TensorRT refuses it as an output: x")
-    assert inner("target: holds the same values as x").code.endswith(".same_as")
+    assert strip_side("target: holds the same values as x").code.endswith(".same_as")
 
 
 @pytest.mark.parametrize("reason", [reason for reason, _, _ in SPOKEN])
@@ -85,7 +87,7 @@ def test_a_reason_travels_with_its_code_and_its_sentence(reason: Reason) -> None
     back = decode(Row, plain)
     assert back == row
     assert (back.reason.code, back.reason.args) == (reason.code, reason.args)
-    assert explained(back.reason) == explained(reason)
+    assert explain_reason(back.reason) == explain_reason(reason)
     del plain["codes"]
     assert decode(Row, plain).reason == str(reason)
 
@@ -99,7 +101,7 @@ def test_a_catalogue_of_another_wheel_is_asked_for_by_the_start_of_the_code(monk
     registry.reasons_of.cache_clear()
     try:
         said = say("of_target", why=Backend.reasons("gone", name="x"))
-        assert explained(said) == ("target: x has gone", "目标：x 已消失")
+        assert explain_reason(said) == ("target: x has gone", "目标：x 已消失")
         assert is_whole(said)
     finally:
         registry.reasons_of.cache_clear()
@@ -227,9 +229,9 @@ def test_people_read_their_language_and_programs_english() -> None:
     check("Relu", "a", np.array([0, 1, math.nan, 0]))
     check("Relu", "new", np.zeros(2))
     report = check.report()
-    plain = [next(c for c in columns(report) if c.key == "reason").get(row) for row in report.rows]
+    plain = [next(c for c in list_columns(report) if c.key == "reason").get(row) for row in report.rows]
     shown = [
-        next(c for c in columns_for_people(report, "zh", STATUS_NAME) if c.key == "reason").get(row)
+        next(c for c in list_columns_for_people(report, "zh", STATUS_NAME) if c.key == "reason").get(row)
         for row in report.rows
     ]
     assert plain == [str(row.reason) for row in report.rows]
@@ -237,9 +239,9 @@ def test_people_read_their_language_and_programs_english() -> None:
     assert shown == [
         "目标图中没有该张量", "4 个元素中有 2 个，目标中有 NaN", "基线中没有同名张量",
     ]
-    said = next(section for section in summary(report).sections if section.key == "uncompared")
+    said = next(section for section in summarise(report).sections if section.key == "uncompared")
     assert {line[0].text.zh for line in said.lines} == {"目标图中没有该张量", "基线中没有同名张量"}
-    assert word(report.notes[0], "zh").startswith("两侧均由脚本中的 hook 观测")
+    assert reason_text(report.notes[0], "zh").startswith("两侧均由脚本中的 hook 观测")
 
 
 def test_what_to_do_is_said_in_chinese_too() -> None:
@@ -263,7 +265,7 @@ def test_one_of_anything_is_not_many(owner: str) -> None:
     wrong = {}
     for code, wording in catalogue.items():
         args = {name: _Once(1) for name in arguments_of(wording.en)}
-        said = filled(wording.en, args, ", ", str)  # type: ignore[arg-type]
+        said = fill_template(wording.en, args, ", ", str)  # type: ignore[arg-type]
         if found := _OF_ONE.search(said):
             wrong[code] = found[0]
     assert {code: text for code, text in wrong.items() if code.rpartition(".")[2] not in _NEVER_ONE} == {}

@@ -172,19 +172,19 @@ def test_a_fault_that_needs_what_comes_behind_it_ends_there(tmp_path: Path, monk
     from precision_debug.products.tools import reduce
     from precision_debug.records import ModelFiles, RunSpec
 
-    path, asked, plain = chain(tmp_path / "chain.onnx"), [], reduce._shows
+    path, asked, plain = chain(tmp_path / "chain.onnx"), [], reduce._does_part_fail
 
     def shows(spec: RunSpec, part: Part, *, name: str, said: object) -> bool:
         asked.append(name)
         return name != "t6" and plain(spec, part, name=name, said=lambda _: None)
 
-    monkeypatch.setattr(reduce, "_shows", shows)
+    monkeypatch.setattr(reduce, "_does_part_fail", shows)
     monkeypatch.setattr(tempfile, "tempdir", None)
     spec = RunSpec(
         model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", inputs=str(path.with_suffix(".npz"))
     )
     job = {"spec": encode(spec), "tensor": "", "file": str(tmp_path / "chain.part.onnx")}
-    found = reduce.reduced(job, tmp_path, lambda _: None)
+    found = reduce.reduce_in_child(job, tmp_path, lambda _: None)
     assert asked[0] == "t6"
     assert found["tensor"] == "t7"
     assert found["operators"][-1] == ("Sqrt", "t7")

@@ -12,9 +12,9 @@ from precision_debug.codec import decode, encode
 from precision_debug.explain import Subject
 from precision_debug.protocols import Executed
 from precision_debug.records import Culprit, Explanation, TensorMeta
-from precision_debug.report.blame import diffuse
-from precision_debug.run.refuted import in_vain, repaired, withdrawn
-from precision_debug.search import Evaluation, ToKeep, TradePoint, Tried
+from precision_debug.report.blame import diffuse_sentence
+from precision_debug.run.refuted import add_repaired_culprit, note_kept_in_vain, withdraw_culprits
+from precision_debug.search import Evaluation, ToKeep, TradePoint, TriedFix
 
 ALL = Executed(low=50, of=60, precision="INT8")
 SOME = Executed(low=40, of=60, precision="INT8")
@@ -31,15 +31,15 @@ def point(groups: Any, found: Evaluation) -> TradePoint:
 
 
 def outcome(seen: dict[Any, Evaluation], *, whole: float = 1e-6) -> TradePoint | None:
-    kept = ToKeep(of=60, tried=Tried(state="none", before=BEFORE, whole=whole))
-    tried = in_vain(kept, seen, THEIRS, BEFORE, ALL, point).tried
+    kept = ToKeep(of=60, tried=TriedFix(state="none", before=BEFORE, whole=whole))
+    tried = note_kept_in_vain(kept, seen, THEIRS, BEFORE, ALL, point).tried
     assert tried is not None
     return tried.in_vain
 
 
 def kept_in_vain(kept: int, error: float) -> ToKeep:
     return ToKeep(
-        of=222, tried=Tried(state="none", in_vain=TradePoint(what="curve", kept=kept, error=error, passes=False))
+        of=222, tried=TriedFix(state="none", in_vain=TradePoint(what="curve", kept=kept, error=error, passes=False))
     )
 
 
@@ -80,13 +80,13 @@ def test_what_was_tried_does_not_refute(seen: dict[Any, Evaluation], whole: floa
 
 def test_what_is_refuted_is_nobody_s_and_says_why() -> None:
     kept = kept_in_vain(21, 0.2179)
-    found = withdrawn(EXPLANATION, kept)
+    found = withdraw_culprits(EXPLANATION, kept)
     assert found is not None
     assert (found.state, found.culprits) == ("diffuse", ())
     assert found.allowed is not None
     assert found.allowed > float(EXPLANATION.allowed or 0)
     assert decode(Explanation, encode(found)) == found
-    said = diffuse(found)
+    said = diffuse_sentence(found)
     assert holds_approved(said.en)
     assert "(21 operators) 0.2179 of 0.22 is left" in said.en
     assert "21 个算子" in said.zh
@@ -101,7 +101,7 @@ def test_what_is_refuted_is_nobody_s_and_says_why() -> None:
 )
 def test_what_is_known_otherwise_is_not_withdrawn(changed: dict[str, Any]) -> None:
     culprit = dataclasses.replace(CULPRIT, **changed)
-    assert withdrawn(dataclasses.replace(EXPLANATION, culprits=(culprit,)), kept_in_vain(2, 0.21)) is None
+    assert withdraw_culprits(dataclasses.replace(EXPLANATION, culprits=(culprit,)), kept_in_vain(2, 0.21)) is None
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_one_operator_that_takes_two_thirds_of_an_error_is_its_author(
 ) -> None:
     """A real voice detector: "no single culprit" beside a fix of one of 31 operators, which left 16 % of the error."""
     spread = Explanation(state="diffuse", at="y", actual=0.339, unit=0.0195, expected=0.4, allowed=0.1, tried=19)
-    tried = Tried(state=state, before=0.339, after=after)
+    tried = TriedFix(state=state, before=0.339, after=after)
     kept = ToKeep(of=31, keys=keys, unit="operator", option="--option a=b", tried=tried)
     tensors = [TensorMeta(name=f"{node}_out", op_type=node.capitalize(), node=node) for node in ("add", "mul")]
     nobody: Any = None
     subject = Subject(baseline=nobody, target=nobody, feeds={}, rows=(), tensors=tensors, targets={})
-    found = repaired(spread, kept, subject)
+    found = add_repaired_culprit(spread, kept, subject)
     assert ([culprit.node for culprit in found.culprits] if found else []) == (["add"] if named else [])

@@ -22,9 +22,9 @@ from precision_debug.events import KeepFound
 from precision_debug.protocols import Executed
 from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
-from precision_debug.report.sections import slice_section
+from precision_debug.report.sections import make_slice_section
 from precision_debug.run.remedies import with_remedy
-from precision_debug.search import ENGINE_OPTION, ToKeep, TradePoint, Tried
+from precision_debug.search import ENGINE_OPTION, ToKeep, TradePoint, TriedFix
 
 
 def normalised(folder: Path, epsilon: float) -> Graph:
@@ -101,7 +101,7 @@ def test_a_constant_that_the_model_lacks_is_an_error(tmp_path: Path) -> None:
 
 
 def kept(state: str, after: float, low: int = 4, **more: Any) -> ToKeep:
-    ran = Tried(state=state, before=1.0, after=after, still=Executed(low=low, of=8, precision="INT8"))
+    ran = TriedFix(state=state, before=1.0, after=after, still=Executed(low=low, of=8, precision="INT8"))
     return ToKeep(option="--option a=b", keys=("a",), of=8, tried=dataclasses.replace(ran, **more))
 
 
@@ -152,10 +152,10 @@ def test_what_packs_unlike_quantities_is_left_out_and_its_slices_are_shown(tmp_p
     assert len(kept.settings["nodes_to_exclude"]) == 1
     again = precision_debug.compare(tmp_path / "head.onnx", run_mode="ort_int8", inputs=feeds, **kept.settings)
     assert not any(row.comparison.lost for row in again.outputs if row.comparison is not None)
-    shown = slice_section(report).lines
+    shown = make_slice_section(report).lines
     assert next((line[1].text.en, line[2].text.en, line[3].tone) for line in shown) == ("2", "4 - 8 of 9", "bad")
     assert all(line[2].text.en != "6 of 9" for line in shown)
-    assert slice_section(again).lines == ()
+    assert make_slice_section(again).lines == ()
 
 
 def test_a_later_opset_is_offered_where_its_scale_for_each_channel_mends(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from onnx import helper
 from precision_debug import compare
 from precision_debug.cli import main
 from precision_debug.records import Repeated
-from precision_debug.report.layout import columns
-from precision_debug.report.lead import lead
+from precision_debug.report.layout import list_columns
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
-from precision_debug.report.summary import summary
+from precision_debug.report.summary import summarise
 
 X = {"x": np.linspace(0.5, 2.0, 64, dtype=np.float32).reshape(4, 16)}
 
@@ -61,20 +61,20 @@ def test_a_random_operator_is_named_and_the_verdict_says_that_the_error_is_chanc
     assert 1e-3 < float(shaken.rel_l2) < 1e-1
     assert calm is not None
     assert (calm.times, calm.rel_l2) == (0, 0.0)
-    said = " ".join(sentence.en for sentence in lead(report))
+    said = " ".join(sentence.en for sentence in lead_sentences(report))
     assert holds_approved(said)
     assert holds_approved(said, 2)
-    assert "始于" in " ".join(sentence.zh for sentence in lead(report))
+    assert "始于" in " ".join(sentence.zh for sentence in lead_sentences(report))
 
 
 def test_a_distance_far_below_the_error_is_told_apart_from_it(tmp_path: Path) -> None:
     model = noisy(tmp_path / "m.onnx", 1e-7)
     report = compare(model, run_mode="ort_fp16_sim", inputs=X, explain="off", repeat=2)
-    said = " ".join(sentence.en for sentence in lead(report))
+    said = " ".join(sentence.en for sentence in lead_sentences(report))
     assert holds_approved(said), "the noise is far below FP16's rounding"
     apart = {name: Repeated(name=name, rel_l2=1e-7, times=1, first=name == "noise") for name in ("y", "noise")}
     rows = tuple(dataclasses.replace(row, repeated=apart.get(row.name, row.repeated)) for row in report.rows)
-    said = " ".join(sentence.en for sentence in lead(dataclasses.replace(report, rows=rows)))
+    said = " ".join(sentence.en for sentence in lead_sentences(dataclasses.replace(report, rows=rows)))
     assert holds_approved(said, 2)
     assert "as far from each" not in said
 
@@ -82,10 +82,10 @@ def test_a_distance_far_below_the_error_is_told_apart_from_it(tmp_path: Path) ->
 def test_a_steady_target_is_said_to_be_so_and_every_format_has_the_columns(tmp_path: Path) -> None:
     onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
     report = compare(tmp_path / "m.onnx", run_mode="ort_fp16_sim", explain="off", repeat=3)
-    assert holds_approved({sentence.en for sentence in lead(report)})
+    assert holds_approved({sentence.en for sentence in lead_sentences(report)})
     assert {row.repeated.times for row in report.rows if row.repeated is not None} == {0}
-    assert {"repeat_rel_l2", "error_over_repeat", "repeat_first"} <= {column.key for column in columns(report)}
-    assert any(section.key == "repeats" for section in summary(report).sections)
+    assert {"repeat_rel_l2", "error_over_repeat", "repeat_first"} <= {column.key for column in list_columns(report)}
+    assert any(section.key == "repeats" for section in summarise(report).sections)
     report.save(tmp_path / "r.json")
     again = Report.load(tmp_path / "r.json")
     assert again.repeats == report.repeats

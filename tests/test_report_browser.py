@@ -16,9 +16,9 @@ from report_factory import make_report, make_row
 from precision_debug.numbers.told import Token, TokenEffect, TokenEffects, Tokens
 from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
-from precision_debug.report.layout import columns
-from precision_debug.report.values import newly_broken
-from precision_debug.search import ToKeep, Tried
+from precision_debug.report.layout import list_columns
+from precision_debug.report.values import is_newly_broken
+from precision_debug.search import ToKeep, TriedFix
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")
@@ -43,7 +43,7 @@ def explained(rows: int = 300) -> Report:
         state="culprits", method="isolated", culprits=(culprit,), at="logits", budget={row.name: 0.9, "logits": 0.05},
         unit=2.0**-8,
     )  # fmt: skip
-    tried = Tried(state="mended", before=0.5, after=1e-3, allowed=1e-2)
+    tried = TriedFix(state="mended", before=0.5, after=1e-3, allowed=1e-2)
     kept = ToKeep(option=OPTION, keys=("a", "b c"), of=9, tried=tried)
     return dataclasses.replace(report, explanation=made, to_keep=kept)
 
@@ -146,7 +146,7 @@ def test_the_option_to_paste_is_copied_by_its_button(open_page: Open, report: Re
 def test_columns_are_sorted_by_mouse_and_by_keyboard(open_page: Open, report: Report) -> None:
     found = open_page(report)
     errors = {
-        row.name: math.inf if newly_broken(row) else row.relative_l2 or 0.0
+        row.name: math.inf if is_newly_broken(row) else row.relative_l2 or 0.0
         for row in report.rows if row.comparison is not None
     }  # fmt: skip
     worst = max(errors, key=errors.__getitem__)
@@ -175,7 +175,7 @@ def test_rows_are_filtered_by_text_number_status_and_layer(open_page: Open, repo
     assert found.shown() == folded
     page.locator('input[aria-label="filter: Rel L2"]').press_sequentially(">1e-2")
     playwright.expect(page.locator("#shown")).not_to_contain_text(f"{folded} of")
-    assert found.shown() == sum(newly_broken(row) or (row.relative_l2 or 0.0) > 1e-2 for row in report.rows)
+    assert found.shown() == sum(is_newly_broken(row) or (row.relative_l2 or 0.0) > 1e-2 for row in report.rows)
     page.locator("#reset").click()
     for status in ("pass", "inconclusive", "not compared", "unmatched", "fused away"):
         page.locator(f'#chips button[data-status="{status}"]').click()
@@ -320,7 +320,7 @@ def test_columns_are_picked(open_page: Open, report: Report) -> None:
     page.locator("#reset").click()
     assert found.shown() == before
     page.locator("#picker button", has_text="all").click()
-    assert page.locator(".tabulator-col:visible").count() == len(columns(report)) + 1, "and the layer's"
+    assert page.locator(".tabulator-col:visible").count() == len(list_columns(report)) + 1, "and the layer's"
     page.locator("#picker button", has_text="key columns").click()
     assert page.locator(".tabulator-col:visible", has_text="Cosine Distance").count() == 0
 

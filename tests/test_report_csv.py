@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row
 
 from precision_debug.report import Report, write
-from precision_debug.report.layout import COLUMNS, columns, to_pandas
-from precision_debug.safety.untrusted import visible
+from precision_debug.report.layout import COLUMNS, list_columns, to_pandas
+from precision_debug.safety.untrusted import make_visible
 
 
 def lines_of(path: Path) -> list[list[str]]:
@@ -26,7 +26,7 @@ def lines_of(path: Path) -> list[list[str]]:
 def test_every_cell_in_full_precision(tmp_path: Path) -> None:
     report = make_report(300, extra=True)
     head, *lines = lines_of(write(report, tmp_path / "r.csv"))
-    layout = columns(report)
+    layout = list_columns(report)
     assert head == [column.title for column in layout]
     assert len(lines) == len(report.rows)
     for row, line in zip(report.rows, lines, strict=True):
@@ -74,7 +74,7 @@ def test_pandas_reads_it_back(tmp_path: Path, name: str, number: float) -> None:
     path = write(dataclasses.replace(make_report(0), rows=(row,)), tmp_path / "r.csv")
     # a name may be "NA"; a number that is missing is empty, as in the last line of a report that proves nothing
     frame = pd.read_csv(path, keep_default_na=False, na_values={"Max Atol": [""]}, dtype={"Tensor Name": str})
-    shown = visible(name, keep="\t")
+    shown = make_visible(name, keep="\t")
     live = name.startswith(("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠"))
     assert frame["Tensor Name"][0] == ("'" + shown if live else shown)
     assert frame["Max Atol"][0] == number
@@ -85,7 +85,7 @@ def test_the_frame_is_typed(count: int) -> None:
     report = make_report(count, extra=True)
     frame = report.to_pandas()
     kinds = {"int": "Int64", "float": "float64", "share": "float64", "flag": "boolean"}
-    for column in columns(report):
+    for column in list_columns(report):
         assert str(frame[column.key].dtype) == kinds.get(column.kind, "object")
     assert len(frame) == count
     assert frame.attrs["titles"]["max_atol"] == "Max Atol"
@@ -95,7 +95,7 @@ def test_the_frame_is_typed(count: int) -> None:
 def test_the_frame_holds_every_value() -> None:
     report = make_report(300, extra=True)
     frame = to_pandas(report)
-    for column in columns(report):
+    for column in list_columns(report):
         for row, value in zip(report.rows, frame[column.key], strict=True):
             expected: Any = column.get(row)
             assert (

@@ -18,22 +18,22 @@ from approval import holds_approved, is_approved
 from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug import AssertClose, Report, SaveBaseline
-from precision_debug.cli.summary import lines
+from precision_debug.cli.summary import format_summary
 from precision_debug.inspector import EngineLayer
 from precision_debug.reasons import say
 from precision_debug.reasons.doubts import DOUBTS
-from precision_debug.records import Doubt, Row, Side, Status
-from precision_debug.report.doubts import decides, worded
-from precision_debug.report.model import Verdict, coverage
-from precision_debug.report.words import explained
+from precision_debug.records import ComparedSide, Doubt, Row, Status
+from precision_debug.report.doubts import decides, describe_doubt
+from precision_debug.report.model import Verdict, count_coverage
+from precision_debug.report.words import explain_reason
 
-FP32 = Side(mode="ort_fp32", backend="", model="m", precision="float32")
-OPT = Side(mode="ort_opt", backend="", model="m", precision="model")
+FP32 = ComparedSide(mode="ort_fp32", backend="", model="m", precision="float32")
+OPT = ComparedSide(mode="ort_opt", backend="", model="m", precision="model")
 INT8 = dataclasses.replace(OPT, mode="ort_int8", precision="int8")
 FP16 = dataclasses.replace(OPT, mode="trt_fp16", precision="float16")
 
 
-def report_of(*rows: Row, target: Side = OPT, baseline: Side = FP32, **changes: Any) -> Report:
+def report_of(*rows: Row, target: ComparedSide = OPT, baseline: ComparedSide = FP32, **changes: Any) -> Report:
     return dataclasses.replace(make_report(0), rows=rows, target=target, baseline=baseline, scores={}, **changes)
 
 
@@ -57,7 +57,7 @@ def test_a_hidden_output_is_inconclusive_and_a_hidden_tensor_inside_is_not() -> 
     assert (inside.verdict, codes(inside)) == (Verdict.PASS, [])
     output = report_of(fp32_row(0), undecided(1, name="probs", is_output=True))
     assert (output.verdict, codes(output), output.exit_status) == (Verdict.INCONCLUSIVE, ["output_hidden"], 1)
-    text = worded(output.doubts[0])
+    text = describe_doubt(output.doubts[0])
     assert holds_approved(text.en)
     assert "--atol 0.0001" in text.en
     assert "仅因 atol 0.1 而通过" in text.zh
@@ -88,7 +88,7 @@ def test_hooks_that_see_empty_tensors_only_are_not_identical() -> None:
     assert (report.verdict, report.rows[0].status) == (Verdict.INCONCLUSIVE, Status.INCONCLUSIVE)
     assert report.rows[0].comparison is not None
     assert not report.rows[0].comparison.identical
-    assert "identical" not in " ".join(f"{line.label.en} {line.text.en}" for line in lines(report))
+    assert "identical" not in " ".join(f"{line.label.en} {line.text.en}" for line in format_summary(report))
 
 
 def fused(count: int, reason: str = "the target's graph has no such tensor") -> list[Row]:
@@ -141,8 +141,8 @@ def test_a_lost_pairing_is_not_fusion(others: list[Row], share: float) -> None:
 
 def test_coverage_counts_every_row_once() -> None:
     report = make_report(400)
-    assert coverage(report.rows).total == 400
-    assert coverage(()).share == 0
+    assert count_coverage(report.rows).total == 400
+    assert count_coverage(()).share == 0
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_fp32_mode_of_a_model_that_is_not_says_so_and_the_verdict_stands() ->
     rows = (make_row(0, comparison=half), fp32_row(1, op_type="QLinearConv"), fp32_row(2, op_type="aten.quantile"))
     report = report_of(*rows)
     assert (codes(report), report.verdict) == (["not_fp32"], Verdict.PASS)
-    assert is_approved(worded(report.doubts[0]).en)
+    assert is_approved(describe_doubt(report.doubts[0]).en)
     assert codes(report_of(fp32_row(0))) == []
 
 
@@ -223,10 +223,10 @@ def test_what_a_session_says_of_itself_counts_on_either_side() -> None:
     target, baseline = (dataclasses.replace(side, doubts=(said,)) for side in (OPT, FP32))
     for report in (report_of(fp32_row(0), target=target), report_of(fp32_row(0), baseline=baseline)):
         assert report.verdict is Verdict.INCONCLUSIVE
-        assert is_approved(worded(report.doubts[0]).en)
+        assert is_approved(describe_doubt(report.doubts[0]).en)
     other = Doubt(code="unicorn_left", values={"why": "rain"})
-    assert (worded(other).en, decides(other)) == ("unicorn_left: why rain", True)
-    assert worded(Doubt(code="precision_not_run")).en == "Nothing ran in ?: ?."
+    assert (describe_doubt(other).en, decides(other)) == ("unicorn_left: why rain", True)
+    assert describe_doubt(Doubt(code="precision_not_run")).en == "Nothing ran in ?: ?."
 
 
 def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None
     page, table = (tmp_path / "report.html").read_text("utf-8"), (tmp_path / "report.md").read_text("utf-8")
     with (tmp_path / "report.csv").open(encoding="utf-8-sig", newline="") as file:
         last = " ".join(list(csv.reader(file))[-1])
-    shown = " ".join(f"{line.label.en} {line.text.en}" for line in lines(report))
+    shown = " ".join(f"{line.label.en} {line.text.en}" for line in format_summary(report))
     for text in (cells, page, table, last, shown):
         assert why in text
         assert share in text
@@ -252,7 +252,7 @@ def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None
     assert head["doubts"][0]["code"] == "output_hidden"
     assert head["coverage"] == {"compared": 2, "fused": 3, "unmatched": 1, "unseen": 0, "lost": 0, "hidden": 0}
     assert Report.load(tmp_path / "report.json") == report
-    assert explained(report.rows[1].reason).zh.startswith("仅因")
+    assert explain_reason(report.rows[1].reason).zh.startswith("仅因")
 
 
 def test_a_run_that_ended_early_lacks_tensors_for_no_other_reason() -> None:
@@ -272,7 +272,7 @@ def test_what_could_not_be_seen_has_no_name_to_pair() -> None:
     )
     report = report_of(fp32_row(0), *unseen)
     assert report.verdict is Verdict.INCONCLUSIVE
-    said = worded(report.doubts[0])
+    said = describe_doubt(report.doubts[0])
     assert "--rename" not in said.en
     assert "8 could not be seen" in said.en
     assert "8 个无法取得" in said.zh
@@ -283,6 +283,6 @@ def test_every_doubt_is_told_in_words_whatever_fills_them(number: float | str) -
     """Numbers come as the texts of reports: a width in a wording left the code and its values, and no sentence."""
     for code, wording in DOUBTS.items():
         names = {re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(wording.en) if name}
-        said = worded(Doubt(code=code, values=dict.fromkeys(names, number)))
+        said = describe_doubt(Doubt(code=code, values=dict.fromkeys(names, number)))
         assert not said.en.startswith(code), said.en
         assert not said.zh.startswith(code), said.zh

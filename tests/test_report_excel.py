@@ -19,13 +19,13 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 from precision_debug.records import Culprit, Explanation, Row, Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.xlsx import table
-from precision_debug.report.formats.xlsx.formats import CELL_LIMIT, fit, xml
-from precision_debug.report.formats.xlsx.table import letters
-from precision_debug.report.layout import BAND, columns, columns_for_people
-from precision_debug.report.summary import status_name, summary
-from precision_debug.report.values import newly_broken
-from precision_debug.report.words import explained
-from precision_debug.safety.untrusted import visible
+from precision_debug.report.formats.xlsx.formats import CELL_LIMIT, escape_xml, fit_cell_text
+from precision_debug.report.formats.xlsx.table import column_letters
+from precision_debug.report.layout import BAND, list_columns, list_columns_for_people
+from precision_debug.report.summary import name_status, summarise
+from precision_debug.report.values import is_newly_broken
+from precision_debug.report.words import explain_reason
+from precision_debug.safety.untrusted import make_visible
 
 
 def book_of(report: Report, folder: Path) -> Any:
@@ -60,26 +60,26 @@ def test_the_table_comes_first(big: tuple[Report, Any]) -> None:
 def test_the_sentence_is_the_first_thing_on_the_sheet_that_opens(big: tuple[Report, Any]) -> None:
     report, book = big
     first, *_ = texts(book["Summary"])
-    assert first == "\n".join(summary(report).lead[0]).replace("`", "")
+    assert first == "\n".join(summarise(report).lead[0]).replace("`", "")
 
 
 def test_pandas_reads_the_table_with_its_header(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     report = make_report(30)
     frame = pandas.read_excel(write(report, tmp_path / "o.xlsx"))
-    assert list(frame.columns) == [column.title for column in columns(report)]
+    assert list(frame.columns) == [column.title for column in list_columns(report)]
     assert len(frame) == 30
 
 
 def test_the_deciding_columns_are_printed_and_coloured(big: tuple[Report, Any]) -> None:
     report, book = big
     sheet = book["Precision"]
-    places = {column.key: letters(number) for number, column in enumerate(columns(report))}
+    places = {column.key: column_letters(number) for number, column in enumerate(list_columns(report))}
     coloured = {str(item.sqref).split(":")[0].rstrip("0123456789") for item in sheet.conditional_formatting}
     for key in ("relative_l2", "introduced_rel_l2", "rounding_units", "error_growth", "sqnr_db"):
         assert places[key] in coloured
-        assert BAND > [column.key for column in columns(report)].index(key) >= 8
-    assert sheet.print_area.endswith(f"${letters(BAND - 1)}${len(report.rows) + 1}")
+        assert BAND > [column.key for column in list_columns(report)].index(key) >= 8
+    assert sheet.print_area.endswith(f"${column_letters(BAND - 1)}${len(report.rows) + 1}")
 
 
 def test_each_question_has_a_chart_and_none_is_empty(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_culprits_row_is_marked_and_a_reason_has_one_language(tmp_path: Path) 
         assert "1" in lines[row.name][1].comment.text
         assert lines[row.name][0].border.left.style == "thick"
         reason = lines[row.name][BAND - 1]
-        assert reason.value == explained(row.reason).of(language)
-        assert reason.comment is None or reason.comment.text == explained(row.reason).of(other)
+        assert reason.value == explain_reason(row.reason).of(language)
+        assert reason.comment is None or reason.comment.text == explain_reason(row.reason).of(other)
         words = {line[BAND - 1].value for line in lines.values() if line[BAND - 1].value}
         assert words
         assert not any(" / " in text for text in words)
@@ -144,8 +144,8 @@ def test_a_line_breaks_where_a_number_is_not_finite(tmp_path: Path) -> None:
 def test_every_cell_of_the_table(big: tuple[Report, Any]) -> None:
     report, book = big
     sheet = book["Precision"]
-    layout = columns_for_people(report, "en", {status: status_name(report, status) for status in Status})
-    assert [cell.value for cell in sheet[1]] == [column.title for column in columns(report)]
+    layout = list_columns_for_people(report, "en", {status: name_status(report, status) for status in Status})
+    assert [cell.value for cell in sheet[1]] == [column.title for column in list_columns(report)]
     assert sheet.max_row == len(report.rows) + 1
     for row, cells in zip(report.rows, sheet.iter_rows(min_row=2), strict=True):
         for column, cell in zip(layout, cells, strict=True):
@@ -168,7 +168,7 @@ def test_every_cell_of_the_table(big: tuple[Report, Any]) -> None:
 def test_frozen_panes_filter_and_widths(big: tuple[Report, Any]) -> None:
     report, book = big
     sheet = book["Precision"]
-    last = letters(len(columns(report)) - 1)
+    last = column_letters(len(list_columns(report)) - 1)
     assert sheet.freeze_panes == "C2"
     assert sheet.auto_filter.ref == f"A1:{last}{len(report.rows) + 1}"
     assert sheet.print_title_rows == "$1:$1"
@@ -197,7 +197,7 @@ def test_fills_show_the_status(big: tuple[Report, Any]) -> None:
 def test_errors_are_scientific_and_can_be_sorted(big: tuple[Report, Any]) -> None:
     report, book = big
     formats = {}
-    for column, cell in zip(columns(report), book["Precision"][2], strict=True):
+    for column, cell in zip(list_columns(report), book["Precision"][2], strict=True):
         formats[column.key] = cell.number_format
     assert formats["max_abs"] == formats["rmse"] == "[=0]0;0.00E+00"
     assert formats["total"] == "#,##0"
@@ -207,7 +207,7 @@ def test_errors_are_scientific_and_can_be_sorted(big: tuple[Report, Any]) -> Non
 
 def test_header_notes_explain_in_both_languages(big: tuple[Report, Any]) -> None:
     report, book = big
-    for column, cell in zip(columns(report), book["Precision"][1], strict=True):
+    for column, cell in zip(list_columns(report), book["Precision"][1], strict=True):
         assert column.help in cell.comment.text
         assert column.help_zh in cell.comment.text
 
@@ -222,7 +222,7 @@ def test_the_chart_and_its_points(big: tuple[Report, Any]) -> None:
     for row, cells in zip(report.compared, points.iter_rows(min_row=2, values_only=True), strict=True):
         assert cells[0] == row.index
         assert cells[1] == row.name
-        assert cells[2] == pytest.approx(None if newly_broken(row) else row.relative_l2)
+        assert cells[2] == pytest.approx(None if is_newly_broken(row) else row.relative_l2)
         assert cells[6] == pytest.approx(row.introduced.rel_l2 if row.introduced is not None else None)
         finite = row.comparison is not None and math.isfinite(row.comparison.max_abs or 0)
         assert (cells[4] is not None) == (row.status is Status.FAIL and finite)
@@ -302,7 +302,7 @@ def test_numbers_that_excel_has_not(tmp_path: Path, value: float) -> None:
     row = make_row(comparison=numbers, status=Status.FAIL, error_growth=value, inputs=("x",))
     report = with_rows(row)
     book = book_of(report, tmp_path)
-    cells = dict(zip((column.key for column in columns(report)), book["Precision"][2], strict=True))
+    cells = dict(zip((column.key for column in list_columns(report)), book["Precision"][2], strict=True))
     for key in ("max_abs", "mean_abs", "sqnr_db", "share_rel_over_1pct", "error_growth"):
         assert cells[key].value == str(value)
         assert cells[key].data_type in ("s", "inlineStr")
@@ -312,7 +312,7 @@ def test_extreme_numbers_arrive_exactly(tmp_path: Path) -> None:
     base = make_stats(min=-1.7976931348623157e308, max=5e-324, elements=2**53, nan=2**60)
     row = make_row(comparison=make_comparison(0.1, base=base, target=base, mean_abs=0.1 + 0.2))
     report = with_rows(row)
-    cells = dict(zip((c.key for c in columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
+    cells = dict(zip((c.key for c in list_columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
     assert cells["base_min"].value == -1.7976931348623157e308
     assert cells["base_max"].value == 5e-324
     assert cells["mean_abs"].value == 0.1 + 0.2
@@ -342,7 +342,7 @@ def test_any_name_stays_text(tmp_path: Path) -> None:
         shown = unescaped(cell.value)
         assert len(shown.encode("utf-16-le")) // 2 <= CELL_LIMIT
         if len(name) < 1000:
-            assert shown == visible(name, keep="\n\t")
+            assert shown == make_visible(name, keep="\n\t")
         else:
             assert f"cut: {len(name)} characters" in shown
             assert shown.startswith(name[:15000])
@@ -354,25 +354,25 @@ def test_any_name_stays_text(tmp_path: Path) -> None:
 def test_any_text_and_any_number_can_be_read_back(tmp_path: Path, name: str, number: float, index: int) -> None:
     numbers = make_comparison(0.01, max_abs=number, mismatched=index, fp16_overflow=index)
     report = with_rows(make_row(0, comparison=numbers, name=name, node=name, extra={"x": name}))
-    cells = dict(zip((c.key for c in columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
-    assert unescaped(cells["name"].value or "") == visible(name, keep="\n\t")
+    cells = dict(zip((c.key for c in list_columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
+    assert unescaped(cells["name"].value or "") == make_visible(name, keep="\n\t")
     assert cells["max_abs"].value == (number if math.isfinite(number) else str(number))
     assert cells["fp16_overflow"].value == (index if index <= 2**53 else str(index))
 
 
 def test_text_that_is_cut_says_so() -> None:
-    assert fit("x" * CELL_LIMIT) == "x" * CELL_LIMIT
-    cut = fit("x" * (CELL_LIMIT + 1))
+    assert fit_cell_text("x" * CELL_LIMIT) == "x" * CELL_LIMIT
+    cut = fit_cell_text("x" * (CELL_LIMIT + 1))
     assert len(cut) == CELL_LIMIT
     assert holds_approved(cut)
-    assert xml("a<b>&c\x07_x0041_") == "a&lt;b&gt;&amp;c_x0007__x005F_x0041_"
+    assert escape_xml("a<b>&c\x07_x0041_") == "a&lt;b&gt;&amp;c_x0007__x005F_x0041_"
 
 
 @pytest.mark.parametrize(
     ("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ"), (702, "AAA"), (16383, "XFD")]
 )
 def test_column_letters(number: int, name: str) -> None:
-    assert letters(number) == name
+    assert column_letters(number) == name
 
 
 def test_more_rows_than_a_sheet_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,9 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.md import ROWS_SHOWN
-from precision_debug.report.layout import columns
-from precision_debug.report.words import explained
-from precision_debug.safety.untrusted import visible
+from precision_debug.report.layout import list_columns
+from precision_debug.report.words import explain_reason
+from precision_debug.safety.untrusted import make_visible
 
 NASTY = [
     "</script><script>alert(1)</script>",
@@ -144,7 +144,7 @@ def test_the_page_holds_every_row(tmp_path: Path, rows: int) -> None:
     keys = {data["columns"][int(column)]["key"] for column in data["texts"]}
     assert {"op_type", "shape", "status"} <= keys if rows == 2400 else not keys
     assert "name" not in keys
-    layout = columns(report)
+    layout = list_columns(report)
     assert [column["key"] for column in data["columns"]] == [column.key for column in layout]
     assert all(column["help"][1] for column in data["columns"])
     assert len(data["rows"]) == rows
@@ -153,7 +153,7 @@ def test_the_page_holds_every_row(tmp_path: Path, rows: int) -> None:
             value = column.get(row)
             if isinstance(shown, list):
                 assert column.key == "reason"
-                assert shown == list(explained(value))
+                assert shown == list(explain_reason(value))
             elif value is None or column.kind in ("int", "flag", "text"):
                 assert shown == value
             elif column.kind == "index":
@@ -174,7 +174,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
     assert parser.open == []
     assert page.count("<script") == 2
     shown = [row[1] for row in data_of(page)["rows"]]
-    assert shown == [visible(name, keep="\n\t") for name in NASTY]
+    assert shown == [make_visible(name, keep="\n\t") for name in NASTY]
 
 
 def test_a_partial_report_has_its_banner(tmp_path: Path) -> None:

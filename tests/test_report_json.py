@@ -15,10 +15,10 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.errors import OutputError
 from precision_debug.reasons import say
-from precision_debug.records import Comparison, ModelFiles, Row, Side, Status, TensorStats, Tolerance
+from precision_debug.records import ComparedSide, Comparison, ModelFiles, Row, Status, TensorStats, Tolerance
 from precision_debug.report import Report, write
 from precision_debug.report.formats.json import from_dict, load, to_dict
-from precision_debug.report.words import is_whole, word
+from precision_debug.report.words import is_whole, reason_text
 
 NUMBERS = st.none() | st.floats() | st.integers(-(2**70), 2**70).map(float)
 INDICES = st.none() | st.lists(st.integers(0, 2**63), max_size=5).map(tuple)
@@ -201,19 +201,19 @@ def test_reasons_keep_their_codes_and_older_files_their_sentences() -> None:
     assert same(back, report)
     assert [row.reason.code for row in back.rows] == ["of_target", "hidden", ""]
     assert back.rows[1].reason.args == numbers.args
-    assert word(back.rows[0].reason, "zh") == "目标：已融合进 Conv 节点 c\n{x}"
-    assert word(back.notes[0], "zh") == "有同样匹配的多个候选：a、b"
+    assert reason_text(back.rows[0].reason, "zh") == "目标：已融合进 Conv 节点 c\n{x}"
+    assert reason_text(back.notes[0], "zh") == "有同样匹配的多个候选：a、b"
     for row in plain["rows"]:
         row.pop("codes", None)
     old = from_dict(plain)
     assert [row.reason for row in old.rows] == [row.reason for row in rows]
     assert not any(row.reason.code for row in old.rows)
     assert is_whole("target: holds the same values as x")
-    assert word("target: holds the same values as x", "zh") == "目标：与 x 数值相同"
+    assert reason_text("target: holds the same values as x", "zh") == "目标：与 x 数值相同"
 
 
 def test_sides_keep_their_notes() -> None:
-    side = Side(mode="m", backend="b", model="x", notes=("one", "two"), versions={"a": "1"}, seconds=math.inf)
+    side = ComparedSide(mode="m", backend="b", model="x", notes=("one", "two"), versions={"a": "1"}, seconds=math.inf)
     report = dataclasses.replace(make_report(1), target=side)
     assert Report.load is not None
     assert from_dict(to_dict(report)).target == side

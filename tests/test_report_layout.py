@@ -7,7 +7,7 @@ import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.records import Row, Status, Tolerance
-from precision_debug.report.layout import BAND, COLUMNS, columns
+from precision_debug.report.layout import BAND, COLUMNS, list_columns
 
 PADDLE = [
     "Operator Type", "Tensor Name", "Shape", "Mismatched Elements", "Max Atol", "Max Rtol",
@@ -52,7 +52,7 @@ def test_every_value_has_the_type_of_its_kind() -> None:
     report = make_report(300, extra=True)
     assert {row.status for row in report.rows} == set(Status)
     seen = set()
-    for column in columns(report):
+    for column in list_columns(report):
         for row in report.rows:
             value = column.get(row)
             assert value is None or isinstance(value, types[column.kind]), (column.key, value)
@@ -60,7 +60,7 @@ def test_every_value_has_the_type_of_its_kind() -> None:
                 seen.add(column.key)
             if column.kind == "share" and value is not None:
                 assert 0 <= value <= 1
-    assert seen == {column.key for column in columns(report)}
+    assert seen == {column.key for column in list_columns(report)}
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def test_a_side_by_itself() -> None:
 
 def test_a_backends_own_columns_come_last_in_the_order_of_their_appearance() -> None:
     rows = (make_row(0, extra={"Tactic": "a"}), make_row(1), make_row(2, extra={"Node": "n", "Tactic": "b"}))
-    layout = columns(dataclasses.replace(make_report(0), rows=rows))
+    layout = list_columns(dataclasses.replace(make_report(0), rows=rows))
     assert [column.key for column in layout[len(COLUMNS) :]] == ["extra.Tactic", "extra.Node"]
     assert [layout[-2].get(row) for row in rows] == ["a", "", "b"]
 
 
 def test_the_judged_statistic_has_its_columns() -> None:
     report = make_report(3)
-    assert columns(report) == COLUMNS
+    assert list_columns(report) == COLUMNS
     judged = Tolerance(check_error_stat="quantile", quantile=0.95)
     report = dataclasses.replace(report, spec=dataclasses.replace(report.spec, tolerance=judged))
-    titles = [column.title for column in columns(report)[len(COLUMNS) :]]
+    titles = [column.title for column in list_columns(report)[len(COLUMNS) :]]
     assert titles == ["Judged Abs (0.95 quantile)", "Judged Rel (0.95 quantile)"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from precision_debug.reasons import Text, same
-from precision_debug.report.formats.md import _pairs
+from precision_debug.report.formats.md import _format_pairs
 from precision_debug.report.next_step import PASTE, PROGRAM
 from precision_debug.report.sections import Cell, Section
 
@@ -15,4 +15,4 @@ def test_the_language_of_what_is_pasted(label: Text, language: str) -> None:
     section = Section(
         key="culprits", title=same("x"), lines=((Cell(text=label), Cell(text=same("a = 1\nb = 2"), tone="paste")),)
     )
-    assert [*_pairs(section)][1:] == [f"  ```{language}", "  a = 1", "  b = 2", "  ```"]
+    assert [*_format_pairs(section)][1:] == [f"  ```{language}", "  a = 1", "  b = 2", "  ```"]

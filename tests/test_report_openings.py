@@ -15,11 +15,11 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 from precision_debug.protocols import Executed
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Overlap, Row, Status, Tolerance
-from precision_debug.report.blame import blame, expectation
-from precision_debug.report.lead import lead
+from precision_debug.report.blame import blame, describe_expectation
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
-from precision_debug.report.tried import tried_sentence
-from precision_debug.search import ToKeep, Tried
+from precision_debug.report.tried import describe_tried
+from precision_debug.search import ToKeep, TriedFix
 
 HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}
 
@@ -156,7 +156,7 @@ def test_a_report_begins_as_the_documentation_says(pattern: str, root: Path) -> 
     else:
         places = enumerate((REPORTS, SECOND, THIRD))
         place, found = next((place, one[pattern]) for place, one in places if pattern in one)
-        said = lead(found)[place]
+        said = lead_sentences(found)[place]
     assert fits(pattern, said.en), said.en
     known, chinese = table(root, "docs/verdict.md"), table(root, "docs/verdict.zh.md")
     assert pattern in known
@@ -171,19 +171,19 @@ def test_the_documentation_has_no_other_sentence(root: Path) -> None:
 def test_what_a_file_proves_comes_after_the_verdict_of_a_run_that_passes() -> None:
     """An epsilon that float16 cannot hold, in a model whose outputs are as expected: the first sentence is of these."""
     note = say("proven_underflow", name="eps", by="Max floor", value=1e-10, to="float16", least=6e-8)
-    found = lead(dataclasses.replace(REPORTS["The outputs are as expected: …"], notes=(note,)))
-    assert found[0] == lead(REPORTS["The outputs are as expected: …"])[0]
+    found = lead_sentences(dataclasses.replace(REPORTS["The outputs are as expected: …"], notes=(note,)))
+    assert found[0] == lead_sentences(REPORTS["The outputs are as expected: …"])[0]
     assert found[1].en.startswith("The file proves it: ")
 
 
 def test_nothing_that_accuses_stands_beside_as_expected() -> None:
     """AS EXPECTED is never on one screen with "is the first of 62 out of tolerance", nor with a culprit."""
-    from precision_debug.cli.summary import lines
-    from precision_debug.report.summary import summary
+    from precision_debug.cli.summary import format_summary
+    from precision_debug.report.summary import summarise
 
     found = dataclasses.replace(REPORTS["The outputs are as expected: …"])
-    page = summary(found)
-    texts = [line.text.en for line in lines(found)] + [text.en for text in (*page.lead, *page.details)]
+    page = summarise(found)
+    texts = [line.text.en for line in format_summary(found)] + [text.en for text in (*page.lead, *page.details)]
     texts += [cell.text.en for section in page.sections for line in section.lines for cell in line]
     assert any("AS EXPECTED" in text for text in texts)
     for accusing in ("out of tolerance.", "lost the precision itself", "is the first of", "No culprit was"):
@@ -193,13 +193,13 @@ def test_nothing_that_accuses_stands_beside_as_expected() -> None:
 
 def test_what_makes_most_of_an_error_is_not_called_without_effect() -> None:
     """As expected, and one operator makes most of it: its tensor may be out of bounds itself."""
-    from precision_debug.cli.summary import lines
-    from precision_debug.report.summary import summary
+    from precision_debug.cli.summary import format_summary
+    from precision_debug.report.summary import summarise
 
     named = explained("culprits", culprits=(culprit(),), passes=True, actual=1e-4)
     found = report(INSIDE, named)
     assert found.verdict is Verdict.EXPECTED
-    texts = [line.label.en for line in lines(found)] + [text.en for text in summary(found).details]
+    texts = [line.label.en for line in format_summary(found)] + [text.en for text in summarise(found).details]
     assert "out of bounds" in texts
     assert not [text for text in texts if "no effect" in text or "without affecting" in text]
 
@@ -217,9 +217,11 @@ def test_what_was_not_looked_for_is_not_called_not_found() -> None:
     ended = report(WRONG, None, failure="interrupted")
     ended = dataclasses.replace(ended, spec=dataclasses.replace(ended.spec, explain="fast"))
     off = report(WRONG, None)
-    assert holds_approved(lead(ended)[2].en)
-    assert begins_approved(lead(off)[0].en, 2)
-    assert not [text for one in (ended, off) for text in lead(one) if "was found" in text.en or "未找到" in text.zh]
+    assert holds_approved(lead_sentences(ended)[2].en)
+    assert begins_approved(lead_sentences(off)[0].en, 2)
+    assert not [
+        text for one in (ended, off) for text in lead_sentences(one) if "was found" in text.en or "未找到" in text.zh
+    ]
 
 
 @pytest.mark.parametrize("born", [0, 3])
@@ -246,17 +248,17 @@ def test_an_error_within_rounding_is_said_to_be_that_of_the_outputs_with_the_num
 def test_a_tensor_out_of_bounds_that_affects_no_output_is_told_with_its_own_numbers() -> None:
     """That it "lost more than its type explains" was not measured: its error may be its inputs'."""
     off = dataclasses.replace(INSIDE[0], reason=say("beyond", error=0.5, allowed=0.1))
-    said = lead(report((off, INSIDE[1]), explained("healthy", actual=1e-4)))[0]
+    said = lead_sentences(report((off, INSIDE[1]), explained("healthy", actual=1e-4)))[0]
     assert holds_approved(said.en)
     assert "`inside` 超限（相对 L2 误差 0.5 超过" in said.zh
 
 
 def test_what_the_file_proves_is_said_once_on_the_terminal() -> None:
-    from precision_debug.cli.summary import lines
+    from precision_debug.cli.summary import format_summary
 
     note = say("proven_bias_clipped", op="Conv", name="c", bias="b", count=1)
     found = report(FINE, explained("healthy"), notes=(note, say("fail_fast", name="x")))
-    texts = [line.text.en for line in lines(found)]
+    texts = [line.text.en for line in format_summary(found)]
     assert len([text for text in texts if text.startswith("The file proves it")]) == 1
     assert len([text for text in texts if "(1 element)" in text]) == 1, "one element is no elements"
     assert len(set(texts)) == len(texts)
@@ -267,11 +269,11 @@ ONE = explained("culprits", culprits=(culprit(),), allowed=0.03, expected=0.02, 
 
 def test_what_is_expected_is_no_less_than_what_rounding_everywhere_predicts() -> None:
     """The bound of an error that one operator makes was called the expectation, beside a prediction beyond it."""
-    said, = expectation(report(WRONG, ONE))
+    said, = describe_expectation(report(WRONG, ONE))
     assert holds_approved(said.en)
     assert holds_approved(said.en, 2)
     assert "若其大部分来自单个算子，则以 0.03 为限" in said.zh
-    healthy, = expectation(report(WRONG, dataclasses.replace(ONE, culprits=(), allowed=0.1)))
+    healthy, = describe_expectation(report(WRONG, dataclasses.replace(ONE, culprits=(), allowed=0.1)))
     assert "one operator" not in healthy.en
 
 
@@ -288,11 +290,11 @@ def test_what_is_expected_is_no_less_than_what_rounding_everywhere_predicts() ->
 def test_what_a_fix_leaves_is_judged_as_a_run_with_it_would_be(
     after: float, state: str, strict: bool, says: str, sagt: str
 ) -> None:
-    tried = Tried(state=state, before=0.5, after=after, allowed=0.03)
+    tried = TriedFix(state=state, before=0.5, after=after, allowed=0.03)
     found = report(WRONG, ONE, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried))
     if strict:
         found = dataclasses.replace(found, spec=dataclasses.replace(found.spec, tolerance=Tolerance(given=True)))
-    said = tried_sentence(found)
+    said = describe_tried(found)
     assert said is not None
     assert says in said.en
     assert sagt in said.zh
@@ -303,19 +305,19 @@ def test_what_is_inconclusive_is_not_called_as_expected() -> None:
     found = report(FINE, explained("culprits", culprits=(culprit(),), passes=True))
     open_ = doubted(found)
     assert open_.verdict is Verdict.INCONCLUSIVE
-    doubt, who, *_ = lead(open_)  # that nothing is proven comes first, and then who makes it
+    doubt, who, *_ = lead_sentences(open_)  # that nothing is proven comes first, and then who makes it
     assert begins_approved(doubt.en)
     assert begins_approved(who.en, 2)
     assert who.zh.startswith("误差的 95% 来自一个算子：")
-    not_run = lead(doubted(found, NOT_RUN))  # whoever makes it, this is not the run that was asked for
+    not_run = lead_sentences(doubted(found, NOT_RUN))  # whoever makes it, this is not the run that was asked for
     assert [one.en[:21] for one in not_run[:2]] == ["Nothing ran in BF16: ", "One operator makes 95"]
-    assert begins_approved(lead(found)[0].en, 3)
+    assert begins_approved(lead_sentences(found)[0].en, 3)
 
 
 def test_what_makes_most_of_an_error_that_passes_is_named_and_not_accused() -> None:
     """Neither in the first sentence nor in its section: it lost nothing that anybody has to keep."""
     found = report(FINE, explained("culprits", culprits=(culprit("coarse", units=2.6),), passes=True))
-    first, section = lead(found)[0], blame(found)
+    first, section = lead_sentences(found)[0], blame(found)
     name = culprit().name
     assert f"Mul `{name}` (its own" in first.en
     assert first.zh.endswith(f"`{name}`（其自身舍入到该类型）。")
@@ -324,44 +326,44 @@ def test_what_makes_most_of_an_error_that_passes_is_named_and_not_accused() -> N
         assert "lost the precision" not in text
         assert "too coarse" not in text
     worse = report(WRONG, explained("culprits", culprits=(culprit("coarse", units=2.6),)))
-    assert holds_approved(lead(worse)[0].en, 2)
+    assert holds_approved(lead_sentences(worse)[0].en, 2)
     assert blame(worse).title.en == "Culprits and causes"
 
 
 def test_a_ratio_to_next_to_nothing_is_not_told() -> None:
     """A saturated softmax is off by 1e-9 and predicted to be off by less: 44 times that says nothing."""
     tiny = report(FINE, explained("healthy", actual=1.9e-9, expected=4.4e-11, allowed=0.1, at=FINE[-1].name))
-    said = expectation(tiny)[0]
+    said = describe_expectation(tiny)[0]
     assert "x the error predicted" not in said.en
     assert holds_approved(said.en)
     assert "可忽略" in said.zh
     seen = report(FINE, explained("healthy", actual=1.9e-3, expected=1e-3, allowed=0.1, at=FINE[-1].name))
-    assert "1.9 x the error predicted" in expectation(seen)[0].en
+    assert "1.9 x the error predicted" in describe_expectation(seen)[0].en
 
 
 def test_a_prediction_for_rounding_everywhere_is_not_told_where_most_was_not_seen() -> None:
     """As seen of silero-vad in ov_int8, whose products are all in a branch: "1.13e+06 x the error predicted"."""
     whole = report(WRONG, ONE)
-    assert "x the error predicted" in expectation(whole)[0].en
+    assert "x the error predicted" in describe_expectation(whole)[0].en
     hidden = tuple(
         make_row(100 + number, None, status=Status.NOT_COMPARED, reason="nobody shows it")
         for number in range(2 * len(whole.rows))
     )
-    assert "predicted" not in expectation(dataclasses.replace(whole, rows=(*whole.rows, *hidden)))[0].en
+    assert "predicted" not in describe_expectation(dataclasses.replace(whole, rows=(*whole.rows, *hidden)))[0].en
 
 
 def test_the_only_one_is_not_told_as_many() -> None:
     """As seen: "with all 1 operators kept", "1 of 1 operators still run in INT8"."""
     ran = Executed(low=1, of=1, precision="INT8")
-    none = Tried(state="none", before=0.4, after=0.4, runs=1, was=ran, whole=0.2, whole_still=ran, whole_ran=True)
+    none = TriedFix(state="none", before=0.4, after=0.4, runs=1, was=ran, whole=0.2, whole_still=ran, whole_ran=True)
     only = dataclasses.replace(report(WRONG, ONE), to_keep=ToKeep(of=1, tried=none))
-    said = tried_sentence(only)
+    said = describe_tried(only)
     assert said is not None
     assert "1 set was kept" in said.en
     assert holds_approved(said.en)
     assert "唯一的一个算子保留时" in said.zh
-    half = Tried(state="mended", before=0.4, after=0.01, allowed=0.1, was=ran, still=ran)
-    kept = tried_sentence(dataclasses.replace(only, to_keep=ToKeep(option="-", keys=("a",), of=1, tried=half)))
+    half = TriedFix(state="mended", before=0.4, after=0.01, allowed=0.1, was=ran, still=ran)
+    kept = describe_tried(dataclasses.replace(only, to_keep=ToKeep(option="-", keys=("a",), of=1, tried=half)))
     assert kept is not None
     assert "keeping 1 of 1 operator (`a`)" in kept.en
 
@@ -369,6 +371,6 @@ def test_the_only_one_is_not_told_as_many() -> None:
 def test_an_identity_is_not_named_with_what_lost_the_precision() -> None:
     """As seen of PP-OCRv5, whose constants pass through one each: "Identity+Conv+Add `Add.103` lost the precision"."""
     first = dataclasses.replace(ONE.culprits[0], op_types=("Identity", "Conv", "Add"))
-    said = lead(report(WRONG, dataclasses.replace(ONE, culprits=(first,))))[0]
+    said = lead_sentences(report(WRONG, dataclasses.replace(ONE, culprits=(first,))))[0]
     assert "Conv+Add" in said.en
     assert "Identity" not in said.en + said.zh

@@ -8,16 +8,16 @@ import pytest
 from approval import begins_approved, holds_approved
 from report_factory import make_comparison, make_report, make_row, make_stats
 
-from precision_debug.cli.summary import lines as terminal_lines
+from precision_debug.cli.summary import format_summary as terminal_lines
 from precision_debug.reasons import same, say
 from precision_debug.records import Introduced, Row, Status, Tolerance
 from precision_debug.report import Report
-from precision_debug.report.advice import advice
-from precision_debug.report.formats.xlsx.chart import curve
-from precision_debug.report.layout import tolerance_text
+from precision_debug.report.advice import list_advice
+from precision_debug.report.formats.xlsx.chart import make_curve
+from precision_debug.report.layout import describe_tolerance
 from precision_debug.report.sections import Cell, Section
-from precision_debug.report.summary import Summary, summary
-from precision_debug.report.words import duration, figure, percent, sufficient
+from precision_debug.report.summary import Summary, summarise
+from precision_debug.report.words import format_duration, format_figure, format_percent, format_sufficient
 
 
 def with_rows(*rows: Row, **changes: Any) -> Report:
@@ -33,7 +33,7 @@ def cells(found: Section) -> list[list[str]]:
 
 
 def test_sections_come_in_the_order_of_their_weight() -> None:
-    content = summary(make_report(200))
+    content = summarise(make_report(200))
     assert [each.key for each in content.sections] == [
         "first", "worst", "outputs", "scores", "precision", "claims", "counts", "uncompared", "run", "tolerance",
         "inputs", "environment",
@@ -42,7 +42,7 @@ def test_sections_come_in_the_order_of_their_weight() -> None:
 
 def test_every_text_is_in_both_languages() -> None:
     for report in (make_report(200), make_report(200, failure="killed"), make_report(0)):
-        content = summary(report)
+        content = summarise(report)
         for text in (content.headline, *content.lead, *content.details, *(each.title for each in content.sections)):
             assert not text.zh.isascii(), text
 
@@ -58,13 +58,13 @@ def test_every_text_is_in_both_languages() -> None:
     ],
 )
 def test_the_verdict(report: Report, headline: str, tone: str) -> None:
-    content = summary(report)
+    content = summarise(report)
     assert (content.headline.en, content.tone) == (headline, tone)
 
 
 def test_details_say_what_was_not_compared() -> None:
     rows = (make_row(0, 1e-5), make_row(1, 0.1), make_row(2, None, name="logits", is_output=True))
-    text = " ".join(each.en for each in summary(with_rows(*rows)).details)
+    text = " ".join(each.en for each in summarise(with_rows(*rows)).details)
     assert holds_approved(text)
     assert holds_approved(text, 2)
 
@@ -72,7 +72,7 @@ def test_details_say_what_was_not_compared() -> None:
 def test_what_was_not_compared_is_grouped_by_reason() -> None:
     fused = [make_row(n, None, name=f"bn{n}", reason="folded") for n in range(5)]
     hidden = [make_row(9, None, name="x", status=Status.NOT_COMPARED, reason="a sequence")]
-    found = section(summary(with_rows(*fused, *hidden)), "uncompared")
+    found = section(summarise(with_rows(*fused, *hidden)), "uncompared")
     assert cells(found) == [
         ["folded", "fused away", "5", "bn0, bn1, bn2, … (+2)"],
         ["a sequence", "not compared", "1", "x"],
@@ -83,7 +83,7 @@ def test_reasons_that_differ_in_their_names_only_are_one_line() -> None:
     copies = [
         make_row(n, None, name=f"t{n}", status=Status.UNMATCHED, reason=say("taken", rival=f"r{n}")) for n in range(3)
     ]
-    found = section(summary(with_rows(*copies)), "uncompared")
+    found = section(summarise(with_rows(*copies)), "uncompared")
     (line,) = cells(found)
     assert line[0].endswith("is compared with …")
     assert line[1:] == ["unmatched", "3", "t0, t1, t2"]
@@ -92,13 +92,13 @@ def test_reasons_that_differ_in_their_names_only_are_one_line() -> None:
 
 def test_counts_add_up() -> None:
     report = make_report(300)
-    *lines, total = cells(section(summary(report), "counts"))
+    *lines, total = cells(section(summarise(report), "counts"))
     assert sum(int(line[1]) for line in lines) == int(total[1]) == 300
 
 
 def test_first_mismatch_and_outputs_lead_to_their_rows() -> None:
     report = make_report(300)
-    content = summary(report)
+    content = summarise(report)
     first = report.first_mismatch
     assert first is not None
     assert section(content, "first").lines[0][1].row == first.index
@@ -128,7 +128,7 @@ def test_the_worst_operators_are_those_that_introduced_most_where_that_was_measu
 
 
 def said(row: Row, precision: str = "float16") -> str:
-    return " ".join(text.en for text in advice(row, precision))
+    return " ".join(text.en for text in list_advice(row, precision))
 
 
 def test_advice_on_shapes() -> None:
@@ -200,7 +200,7 @@ def test_a_tolerance_finer_than_the_arithmetic_is_named(
         target=dataclasses.replace(report.target, precision=precision),
         spec=dataclasses.replace(report.spec, tolerance=Tolerance(rtol=rtol)),
     )
-    details = " ".join(each.en for each in summary(report).details)
+    details = " ".join(each.en for each in summarise(report).details)
     assert (f"than one rounding in {report.target.mode}" in details) == said_so
 
 
@@ -224,13 +224,13 @@ def test_advised_tolerances_are_enough() -> None:
     useless = make_comparison(0.1, required_atol=1e6, required_rtol=57000.0)  # a result of nothing but 0 would pass
     assert "would pass" not in said(make_row(comparison=useless))
     for value in (0.012301, 1.0, 9.99e-9, 123456.0, 5e-324, 0.1 + 0.2):
-        assert float(sufficient(value)) >= value
-    assert sufficient(math.inf) == "inf"
+        assert float(format_sufficient(value)) >= value
+    assert format_sufficient(math.inf) == "inf"
 
 
 def test_tolerance_in_words() -> None:
     def text(**values: Any) -> str:
-        return " ".join(each.en for each in tolerance_text(Tolerance(**values)))
+        return " ".join(each.en for each in describe_tolerance(Tolerance(**values)))
 
     assert "|target - base| <= 0.0001 + 0.0001 * |base|" in text()
     assert "every element does" in text()
@@ -245,17 +245,23 @@ def test_tolerance_in_words() -> None:
     ("share", "text"), [(0.0, "0%"), (1e-9, "<0.01%"), (0.5, "50%"), (0.99999, ">99.99%"), (1.0, "100%")]
 )
 def test_percent_is_never_rounded_to_all_or_nothing(share: float, text: str) -> None:
-    assert percent(share) == text
+    assert format_percent(share) == text
 
 
 def test_figures() -> None:
-    assert [figure(v) for v in (None, 0.0, 1.23456e-7, math.inf, math.nan)] == ["", "0", "1.235e-07", "inf", "nan"]
-    assert [duration(v) for v in (None, 0.5, 61.2, 3725.0)] == ["", "0.5 s", "61.2 s", "62 min 5 s"]
+    assert [format_figure(v) for v in (None, 0.0, 1.23456e-7, math.inf, math.nan)] == [
+        "",
+        "0",
+        "1.235e-07",
+        "inf",
+        "nan",
+    ]
+    assert [format_duration(v) for v in (None, 0.5, 61.2, 3725.0)] == ["", "0.5 s", "61.2 s", "62 min 5 s"]
 
 
 def test_curve_holds_every_compared_row() -> None:
     report = make_report(300)
-    drawn = curve(report)
+    drawn = make_curve(report)
     assert [point.index for point in drawn.points] == [row.index for row in report.compared]
     assert drawn.thinned == 1
     for point in drawn.points:
@@ -265,7 +271,7 @@ def test_curve_holds_every_compared_row() -> None:
 
 def test_thinning_keeps_the_extremes() -> None:
     report = make_report(20000)
-    whole, thin = curve(report, limit=10**9), curve(report, limit=1000)
+    whole, thin = make_curve(report, limit=10**9), make_curve(report, limit=1000)
     assert len(thin.points) <= 1000
     assert thin.thinned > 1
     assert [point.index for point in thin.points] == sorted({point.index for point in thin.points})
@@ -285,14 +291,14 @@ def test_curve_of_odd_errors() -> None:
     wild = make_row(2, comparison=make_comparison(0.1, max_abs=math.inf, sqnr_db=math.nan), status=Status.FAIL)
     other = make_row(3, comparison=make_comparison(0.1, target=make_stats(shape=(2,))), status=Status.FAIL)
     nan_only = make_row(4, comparison=make_comparison(0.0), status=Status.FAIL)
-    points = curve(with_rows(zero, tiny, wild, other, nan_only)).points
+    points = make_curve(with_rows(zero, tiny, wild, other, nan_only)).points
     assert [point.broken for point in points] == [False, False, True, True, True]
     assert points[0].relative_l2 == points[1].relative_l2 == 1e-12
     assert points[2].relative_l2 is None
     assert [point.exact for point in points] == [True, False, False, False, False]
     born = make_row(5, comparison=make_comparison(0.0, target=make_stats(inf=3), max_abs=math.inf), status=Status.FAIL)
-    assert curve(with_rows(born)).points[0].relative_l2 is None, "of the elements that are left"
-    assert curve(with_rows()).points == ()
+    assert make_curve(with_rows(born)).points[0].relative_l2 is None, "of the elements that are left"
+    assert make_curve(with_rows()).points == ()
 
 
 def test_a_section_has_no_column_in_which_nothing_is_said() -> None:
@@ -308,9 +314,9 @@ def test_a_section_has_no_column_in_which_nothing_is_said() -> None:
 
 def test_shares_of_nothing_are_not_told() -> None:
     passed = with_rows(make_row(0, 1e-5), make_row(1, 1e-5))
-    assert not any("fused away" in text.en or "0 were" in text.en for text in summary(passed).details)
+    assert not any("fused away" in text.en or "0 were" in text.en for text in summarise(passed).details)
     fused = with_rows(make_row(0, 1e-5), make_row(1, None))
-    assert any(text.en.endswith("1 compared (50%), 1 fused away (50%).") for text in summary(fused).details)
+    assert any(text.en.endswith("1 compared (50%), 1 fused away (50%).") for text in summarise(fused).details)
 
 
 def test_an_operator_is_said_to_lose_precision_itself_only_where_that_was_measured() -> None:
@@ -318,7 +324,7 @@ def test_an_operator_is_said_to_lose_precision_itself_only_where_that_was_measur
     own = Introduced(name=row.name, method="isolated", elements=6, rel_l2=0.07)
     assert holds_approved(said(dataclasses.replace(row, introduced=own)))
     report = dataclasses.replace(make_report(0), rows=(dataclasses.replace(row, status=Status.FAIL),))
-    titles = {section.key: section.title.en for section in summary(report).sections}
+    titles = {section.key: section.title.en for section in summarise(report).sections}
     assert begins_approved(titles["worst"], 2)
 
 

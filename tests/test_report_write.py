@@ -19,7 +19,7 @@ from report_factory import make_report
 
 from precision_debug.errors import OutputError, UsageError
 from precision_debug.ownership import LIST
-from precision_debug.report import Report, endings, formats, write
+from precision_debug.report import Report, formats, list_endings, write
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != LIST)
 
 
-@pytest.mark.parametrize("suffix", endings())
+@pytest.mark.parametrize("suffix", list_endings())
 def test_every_format_appears_whole_in_a_folder_that_did_not_exist(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "new" / "deeper" / f"output{suffix}"
     assert write(make_report(20), path) == path
@@ -44,7 +44,7 @@ def test_every_format_appears_whole_in_a_folder_that_did_not_exist(tmp_path: Pat
     assert leftovers(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("suffix", endings())
+@pytest.mark.parametrize("suffix", list_endings())
 @pytest.mark.parametrize(
     "changes", [{"rows": 0}, {"rows": 12, "failure": "the backend was killed (signal 9)"}, {"scores": {}}]
 )
@@ -61,7 +61,7 @@ def test_suffix_in_capitals_and_path_as_text(tmp_path: Path) -> None:
 def test_unknown_suffix_names_the_known_ones(tmp_path: Path, name: str) -> None:
     with pytest.raises(OutputError) as caught:
         write(make_report(1), tmp_path / name)
-    for suffix in endings():
+    for suffix in list_endings():
         assert suffix in str(caught.value)
     assert leftovers(tmp_path) == []
 
@@ -179,7 +179,7 @@ def test_a_report_that_is_read_only_stays(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("suffix", endings())
+@pytest.mark.parametrize("suffix", list_endings())
 def test_a_pipe_gets_the_whole_report(tmp_path: Path, suffix: str) -> None:
     pipe, link, plain = tmp_path / "pipe", tmp_path / f"o{suffix}", tmp_path / f"p{suffix}"
     os.mkfifo(pipe)
@@ -246,10 +246,10 @@ def test_a_format_of_another_wheel_is_a_file_and_its_entry_point(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: names-only\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[{formats.GROUP}]\nnames = names_only\n")
     monkeypatch.syspath_prepend(tmp_path)
-    formats.modules.cache_clear()
+    formats.map_format_modules.cache_clear()
     try:
         report = make_report(5)
-        assert ".names" in formats.endings()
+        assert ".names" in formats.list_endings()
         written = write(report, tmp_path / "report.names")
         assert written.read_text().splitlines() == [row.name for row in report.rows]
         assert write(report, tmp_path / "report.none", form="names").read_text() == written.read_text()
@@ -257,9 +257,9 @@ def test_a_format_of_another_wheel_is_a_file_and_its_entry_point(
             write(report, tmp_path / "report.none")
         assert ".names" in str(raised.value)
     finally:
-        formats.modules.cache_clear()
+        formats.map_format_modules.cache_clear()
 
 
 def test_a_format_of_ours_is_a_file_in_its_folder() -> None:
-    assert set(formats.built_in()) >= {"csv", "html", "json", "md", "xlsx"}
-    assert all(callable(formats.format_of(name).write) for name in formats.built_in())
+    assert set(formats.list_built_in_formats()) >= {"csv", "html", "json", "md", "xlsx"}
+    assert all(callable(formats.format_of(name).write) for name in formats.list_built_in_formats())

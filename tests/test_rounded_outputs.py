@@ -13,7 +13,7 @@ from planted.onnx_faults import Graph, image
 from planted.onnx_further import k
 
 import precision_debug
-from precision_debug.cli.summary import lines
+from precision_debug.cli.summary import format_summary
 from precision_debug.report.model import Report, Verdict
 
 
@@ -68,8 +68,8 @@ def test_a_picture_of_whole_numbers_is_as_expected(build: object, mode: str, tmp
     row = next(row for row in report.rows if row.is_output)
     assert row.comparison is not None
     assert row.comparison.mismatched
-    assert report.verdict is Verdict.EXPECTED, [line.text.en for line in lines(report)]
-    said = " ".join(line.text.en for line in lines(report))
+    assert report.verdict is Verdict.EXPECTED, [line.text.en for line in format_summary(report)]
+    said = " ".join(line.text.en for line in format_summary(report))
     assert "off by 0 (Rel L2)" not in said
 
 
@@ -87,7 +87,7 @@ def test_choices_are_to_agree(build: object, tmp_path: Path) -> None:
     assert row.comparison is not None
     assert row.comparison.mismatched
     assert report.verdict is Verdict.FAIL
-    assert "off by 0 (Rel L2)" not in " ".join(line.text.en for line in lines(report))
+    assert "off by 0 (Rel L2)" not in " ".join(line.text.en for line in format_summary(report))
 
 
 def test_a_limit_that_rounding_crosses_as_often_as_predicted_is_as_expected(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from approval import is_approved
 
 from precision_debug import compare
 from precision_debug.errors import InputError, UsageError
-from precision_debug.numbers.scores import check_labels, load_labels, score
+from precision_debug.numbers.scores import check_labels, load_labels, score_classes
 from precision_debug.records import ModelFiles, RunSpec, TensorMeta
 from precision_debug.run.plan import make_plan
 
@@ -25,11 +25,11 @@ def output(*shape: int | str) -> TensorMeta:
 
 
 def test_shares_are_of_samples() -> None:
-    found = score({"y": SCORES}, {"y": SCORES[:, ::-1]}, np.array([2, 0, 1, 0]))
+    found = score_classes({"y": SCORES}, {"y": SCORES[:, ::-1]}, np.array([2, 0, 1, 0]))
     assert found is not None
     assert (found.samples, found.shares["top-1 agreement"]) == (4, 0.25)
     assert found.shares["top-1 accuracy, baseline"] == 0.75
-    assert score({"y": SCORES[:, :1]}, {"y": SCORES[:, :1]}) is None
+    assert score_classes({"y": SCORES[:, :1]}, {"y": SCORES[:, :1]}) is None
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,16 @@ def test_wrong_labels_stop_a_command_before_a_tensor_was_seen(tmp_path: Path, mo
 
 
 def test_agreement_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
-    from precision_debug.cli.summary import lines
+    from precision_debug.cli.summary import format_summary
 
     onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
     feeds = {"x": np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)}
     assert compare(tmp_path / "m.onnx", run_mode="ort_opt", inputs=feeds).scores == {}
     asked = compare(tmp_path / "m.onnx", run_mode="ort_opt", inputs=feeds, top1=True)
     assert (asked.scores, asked.scored) == ({"top-1 agreement": 1.0}, 3)
-    assert "top-1 agreement 100.00% (n = 3)" in " ".join(f"{line.label.en} {line.text.en}" for line in lines(asked))
+    assert "top-1 agreement 100.00% (n = 3)" in " ".join(
+        f"{line.label.en} {line.text.en}" for line in format_summary(asked)
+    )
 
 
 @pytest.mark.parametrize("wanted", [{"validate": True}, {"labels": "l.npy"}, {"top1": True}])

@@ -306,22 +306,22 @@ def test_a_budget_ends_unfinished_and_the_same_command_goes_on(root: Path, tmp_p
 
 
 def test_the_first_thing_read_is_what_to_keep_and_how_it_was_verified(root: Path, tmp_path: Path) -> None:
-    from precision_debug.cli.summary import lines
-    from precision_debug.report.summary import summary
+    from precision_debug.cli.summary import format_summary
+    from precision_debug.report.summary import summarise
 
     path = built(root, tmp_path)
     report = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2")
-    first, second = list(lines(report, []))[:2]
+    first, second = list(format_summary(report, []))[:2]
     assert begins_approved(first.text.en)
     assert holds_approved(first.text.en, 2)
     assert first.text.zh.startswith("将 4 个算子中的 2 个保留为高精度")
     assert "OUT OF TOLERANCE" in second.text.en.upper()
-    assert summary(report).tone == "good"
+    assert summarise(report).tone == "good"
     page = tmp_path / "o.html"
     precision_debug.report.write(report, page)
     text = page.read_text(encoding="utf-8")
     assert text.index('id="answer"') < text.index('id="fix"') < text.index('id="chart"') < text.index('id="table"')
-    effort = next(line for line in lines(report, []) if line.label.en == "effort")
+    effort = next(line for line in format_summary(report, []) if line.label.en == "effort")
     assert "所有输出：相对 L2 误差不超过" in effort.text.zh
 
 
@@ -478,7 +478,7 @@ def test_a_set_that_does_not_run_takes_no_other_with_it(
     spec = RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", tolerance=Tolerance(given=False))
     asked = SearchRequest(folder=str(tmp_path / "search"), artefacts=str(tmp_path / "fix"))
     (tmp_path / "work").mkdir()
-    monkeypatch.setattr(search_run, "pool_of", lambda _spread, folder: OneWorker(folder))
+    monkeypatch.setattr(search_run, "make_pool", lambda _spread, folder: OneWorker(folder))
     with Journal(tmp_path / "journal.jsonl") as journal:
         search_run.search(spec, asked, journal, tmp_path / "work", Workers() if workers else None)
     told = read_events(tmp_path / "journal.jsonl")

@@ -18,7 +18,7 @@ from precision_debug.products.search.prefetch import Prefetcher
 from precision_debug.report.model import Report
 from precision_debug.run.journal import read_events
 from precision_debug.run.pools import WorkerLost
-from precision_debug.search import Evaluation, Judged, Oracle, minimise
+from precision_debug.search import Evaluation, JudgedSet, Oracle, minimise
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ class _Fake:
         if keys == ("dies",):
             raise WorkerLost("process 1 ended with status -11")
         told = Evaluation(kept=keys, mode="m", passes=True, error=0.25)
-        return [events.written(Evaluated(key="", evaluation=told))]
+        return [events.to_plain_event(Evaluated(key="", evaluation=told))]
 
     def close(self) -> None:
         pass
@@ -142,9 +142,9 @@ def test_the_strategy_asks_for_what_it_said_it_would() -> None:
     units = chain(40)
     needed = frozenset({3, 4, 30, 31})
 
-    def judged(kept: frozenset[int]) -> Judged:
+    def judged(kept: frozenset[int]) -> JudgedSet:
         error = 1e-3 if needed <= kept else 0.5 * len(needed - kept)
-        return Judged(error <= 1e-2, error)
+        return JudgedSet(error <= 1e-2, error)
 
     groups = groups_of(units, range(39), share=0.0)
     told: set[frozenset[int]] = set()

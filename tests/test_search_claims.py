@@ -15,19 +15,19 @@ from precision_debug.claims import (
     Judge,
     State,
     Verdict,
+    claim_stage,
     claims_of_search,
-    claims_of_stage,
-    status_of,
+    exit_status_of,
+    fold_stage_verdicts,
     verdict_of_search,
-    verdict_of_stages,
 )
 from precision_debug.cli import main
-from precision_debug.records import Doubt, Side
+from precision_debug.records import ComparedSide, Doubt
 from precision_debug.report.model import Report
 from precision_debug.search import Artefact, Fix
 from precision_debug.search.fix import STATES, KeptUnit
 
-FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
+FP32 = ComparedSide(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
 
 
 def report_of(*doubts: Doubt, **changes: Any) -> Report:
@@ -116,16 +116,16 @@ def test_a_stage_passes_by_its_claims_and_tensors_between_decide_only_where_aske
     between = make_row(1, 0.5, name="h")
     report = report_of()
     report = dataclasses.replace(report, rows=(*report.rows, between))
-    assert State.REFUTED in {one.state for one in claims_of_stage(report, outputs_only=False)}
-    assert {one.state for one in claims_of_stage(report, outputs_only=True)} == {State.HELD}
+    assert State.REFUTED in {one.state for one in claim_stage(report, outputs_only=False)}
+    assert {one.state for one in claim_stage(report, outputs_only=True)} == {State.HELD}
     doubted = report_of(Doubt(code="draws_numbers"))
-    assert State.OPEN in {one.state for one in claims_of_stage(doubted, outputs_only=True)}
+    assert State.OPEN in {one.state for one in claim_stage(doubted, outputs_only=True)}
 
 
 def test_a_climb_folds_to_its_answer() -> None:
-    answers = [verdict_of_stages("", (), True), verdict_of_stages("", ("fusions",), True),
-               verdict_of_stages("", (), None), verdict_of_stages("fusions", (), False)]  # fmt: skip
-    assert [status_of([one]) for one in answers] == [0, 0, 1, 1]
+    answers = [fold_stage_verdicts("", (), True), fold_stage_verdicts("", ("fusions",), True),
+               fold_stage_verdicts("", (), None), fold_stage_verdicts("fusions", (), False)]  # fmt: skip
+    assert [exit_status_of([one]) for one in answers] == [0, 0, 1, 1]
 
 
 def test_a_search_of_a_model_that_draws_numbers_proves_nothing(tmp_path: Path, capsys: Any) -> None:

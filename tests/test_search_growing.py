@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from precision_debug.protocols import TF32_OFF
 from precision_debug.records import TensorMeta
-from precision_debug.search import Judged, Spent, Units, along, smallest_along
+from precision_debug.search import JudgedSet, Spent, Units, find_smallest_along, grow_along_data
 
 
 def meta(name: str, op_type: str, *inputs: str) -> TensorMeta:
@@ -39,7 +39,7 @@ def test_the_stream_with_its_norms_is_one_step() -> None:
     units = units_of(4)
     culprit = units.of("down1")
     assert culprit is not None
-    start, stream, blocks, onward = along(units, {culprit}, units.around("down1"))
+    start, stream, blocks, onward = grow_along_data(units, {culprit}, units.around("down1"))
     assert names(units, start) == {"down1", "add1"}
     assert names(units, stream) == {"down1", "add1", "norm2", "add2", "norm3", "add3", "y"}
     assert {"act1", "up2", "down3"} <= names(units, blocks)
@@ -53,21 +53,21 @@ def run(
     """What is found where ``holds`` gives the error of a set, 0.1 is allowed, and how many engines it took."""
     engines: list[frozenset[int]] = []
 
-    def judge(kept: frozenset[int]) -> Judged:
+    def judge(kept: frozenset[int]) -> JudgedSet:
         if not kept:
-            return Judged(False, low)
+            return JudgedSet(False, low)
         if kept not in engines:
             engines.append(kept)
         if len(engines) > most:
             raise Spent
-        return Judged(holds(kept) <= 0.1, holds(kept))
+        return JudgedSet(holds(kept) <= 0.1, holds(kept))
 
     place = units.of(culprit)
     assert place is not None
     rounding = range(units.operators, len(units))
     everything = frozenset(range(units.operators))
-    steps = along(units, {place}, units.around(culprit))
-    found = smallest_along(judge, steps, everything, (), tuple(rounding))
+    steps = grow_along_data(units, {place}, units.around(culprit))
+    found = find_smallest_along(judge, steps, everything, (), tuple(rounding))
     return None if found is None else names(units, found), len(engines)
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_all_needed_is_halved_along_the_data() -> None:
     units = units_of(12)
     needed = {"down2", "add2", "norm3", "add3"}
     found, engines = run(lambda kept: 0.01 if needed <= names(units, kept) else 1.0, units, "down2")
-    whole = along(units, {units.of("down2") or 0}, units.around("down2"))[1]
+    whole = grow_along_data(units, {units.of("down2") or 0}, units.around("down2"))[1]
     assert found is not None
     assert needed <= found < names(units, whole)
     assert engines <= 6

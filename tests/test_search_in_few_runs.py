@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from precision_debug.records import TensorMeta
-from precision_debug.search import Group, Judged, Oracle, Units, minimise
-from precision_debug.search.strategy import predicted
+from precision_debug.search import Group, JudgedSet, Oracle, Units, minimise
+from precision_debug.search.strategy import find_predicted
 
 LIMIT = 1e-2
 
@@ -88,7 +88,7 @@ class Model:
     def oracle(self, *, limit: float | None = LIMIT, runs: int = 1000, error: Any = None) -> Oracle:
         judge = error or self.error
         return Oracle(
-            self.count, lambda kept: Judged(judge(kept) <= LIMIT, judge(kept)), limit=limit, runs=runs,
+            self.count, lambda kept: JudgedSet(judge(kept) <= LIMIT, judge(kept)), limit=limit, runs=runs,
             ahead=self.announced.update,
         )  # fmt: skip
 
@@ -298,7 +298,7 @@ def test_what_a_ranking_predicts_holds_without_a_search() -> None:
     for kind in ("chain", "residual", "tree"):
         for model in population(kind, 60, 4, 0.5):
             oracle = model.oracle()
-            kept, groups = predicted(oracle, model.ranked)
+            kept, groups = find_predicted(oracle, model.ranked)
             assert [group.tensor for group in groups] == [group.tensor for group in model.ranked(frozenset())]
             asked = [one for one in oracle.asked if one]
             assert 0 < len(asked) <= 4
@@ -308,8 +308,8 @@ def test_what_a_ranking_predicts_holds_without_a_search() -> None:
             sets, units = sets + len(asked), units + len(kept or ())
     assert within([sets, units], [24, 180])
     passes = Model(0, "chain", 20, 0, 0.3)
-    assert predicted(passes.oracle(), passes.ranked)[0] is None, "there is nothing to predict"
+    assert find_predicted(passes.oracle(), passes.ranked)[0] is None, "there is nothing to predict"
     nothing = Model(0, "chain", 20, 2, 0.3)
-    assert predicted(nothing.oracle(), nothing.unranked)[0] is None
-    assert predicted(nothing.oracle(error=lambda _kept: 1.0), nothing.ranked)[0] is None
-    assert predicted(nothing.oracle(runs=0), nothing.ranked)[0] is None
+    assert find_predicted(nothing.oracle(), nothing.unranked)[0] is None
+    assert find_predicted(nothing.oracle(error=lambda _kept: 1.0), nothing.ranked)[0] is None
+    assert find_predicted(nothing.oracle(runs=0), nothing.ranked)[0] is None

@@ -13,8 +13,8 @@ import pytest
 
 from precision_debug import numbers
 from precision_debug.records import Explanation, Introduced, Row, Status, TensorMeta, Tolerance
-from precision_debug.search import Found, Group, Judged, Oracle, Units, minimise, rank_groups
-from precision_debug.search.strategy import made_smaller, predicted
+from precision_debug.search import FoundSet, Group, JudgedSet, Oracle, Units, minimise, rank_groups
+from precision_debug.search.strategy import find_predicted, make_smaller
 
 LIMIT = 1e-2
 Error = Callable[[frozenset[int]], float]
@@ -32,9 +32,9 @@ def chain(count: int) -> Units:
     return Units(metas, lambda meta: meta.node)
 
 
-def searched(units: Units, error: Error, groups: Sequence[Group], runs: int = 1000) -> tuple[Found, Oracle]:
+def searched(units: Units, error: Error, groups: Sequence[Group], runs: int = 1000) -> tuple[FoundSet, Oracle]:
     oracle = Oracle(
-        len(units), lambda kept: Judged(error(kept) <= LIMIT, error(kept)), runs=runs, limit=LIMIT
+        len(units), lambda kept: JudgedSet(error(kept) <= LIMIT, error(kept)), runs=runs, limit=LIMIT
     )  # fmt: skip
     return minimise(oracle, units, lambda _kept: groups), oracle
 
@@ -158,9 +158,9 @@ def test_a_set_that_switches_the_precision_off_is_searched_for_a_part() -> None:
     """Its error is small and it is not an answer: with unit 9 kept nothing else stays in the low precision."""
     units = chain(20)
 
-    def judged(kept: frozenset[int]) -> Judged:
+    def judged(kept: frozenset[int]) -> JudgedSet:
         error = 1e-3 if 8 in kept or 9 in kept else 0.5
-        return Judged(error <= LIMIT and (9 not in kept or len(kept) == 20), error)
+        return JudgedSet(error <= LIMIT and (9 not in kept or len(kept) == 20), error)
 
     oracle = Oracle(20, judged, limit=LIMIT)
     found = minimise(oracle, units, lambda _kept: groups_of(units, [8]))
@@ -287,7 +287,7 @@ def test_the_best_trade_gives_most_for_what_it_keeps() -> None:
 
     def best(helps: Callable[[int], bool], allowed: float = 0.0) -> int:
         oracle = Oracle(
-            64, lambda kept: Judged(False, curve[len(kept)], helps=len(kept) > 7 and helps(len(kept))), limit=1e-4
+            64, lambda kept: JudgedSet(False, curve[len(kept)], helps=len(kept) > 7 and helps(len(kept))), limit=1e-4
         )  # fmt: skip
         for count in curve:
             oracle.judge(range(count))
@@ -300,11 +300,11 @@ def test_the_best_trade_gives_most_for_what_it_keeps() -> None:
 
 def by_two(
     units: Units, rough: Error, anew: Error, groups: Sequence[Group], runs: int = 1000
-) -> tuple[Found, Oracle, Oracle]:
+) -> tuple[FoundSet, Oracle, Oracle]:
     """Chosen by one error, judged by another."""
 
     def oracle(error: Error) -> Oracle:
-        return Oracle(len(units), lambda kept: Judged(error(kept) <= LIMIT, error(kept)), runs=runs, limit=LIMIT)
+        return Oracle(len(units), lambda kept: JudgedSet(error(kept) <= LIMIT, error(kept)), runs=runs, limit=LIMIT)
 
     chooses, judges = oracle(rough), oracle(anew)
     return minimise(judges, units, lambda _kept: groups, rough=chooses), judges, chooses
@@ -364,10 +364,10 @@ def test_a_prediction_that_switches_the_low_precision_off_is_made_shorter() -> N
     units = chain(20)
     order = [3, 16, 9, 12, 6, 19, 1]
 
-    def judged(kept: frozenset[int]) -> Judged:
+    def judged(kept: frozenset[int]) -> JudgedSet:
         left = sum(1.0 / (1 + place) ** 2 for place, unit in enumerate(order) if unit not in kept)
         error = 0.02 * math.sqrt(left / 1.6)
-        return Judged(error <= LIMIT and len(kept) <= 11, error)
+        return JudgedSet(error <= LIMIT and len(kept) <= 11, error)
 
     oracle = Oracle(20, judged, limit=LIMIT)
     shares = [0.3 / (1 + place) for place in range(len(order))]
@@ -387,7 +387,7 @@ def test_one_that_misleads_at_its_first_set_is_asked_for_no_more() -> None:
     units, groups = chain(40), groups_of(chain(40), [15, 9, 4])
 
     def oracle(error: Error, exact: Oracle | None = None) -> Oracle:
-        return Oracle(40, lambda kept: Judged(error(kept) <= LIMIT, error(kept)), limit=LIMIT, exact=exact)
+        return Oracle(40, lambda kept: JudgedSet(error(kept) <= LIMIT, error(kept)), limit=LIMIT, exact=exact)
 
     judges = oracle(needing(4, 5))
     chooses = oracle(lambda kept: 1e-3 if len(kept) > 30 else 0.7 * (3 if kept else 1), judges)
@@ -405,7 +405,7 @@ def test_one_that_misleads_at_the_first_set_that_holds_is_asked_for_no_more() ->
     units, groups = chain(40), groups_of(chain(40), [15, 9, 4])
 
     def oracle(error: Error, exact: Oracle | None = None) -> Oracle:
-        return Oracle(40, lambda kept: Judged(error(kept) <= LIMIT, error(kept)), limit=LIMIT, exact=exact)
+        return Oracle(40, lambda kept: JudgedSet(error(kept) <= LIMIT, error(kept)), limit=LIMIT, exact=exact)
 
     def anew(kept: frozenset[int]) -> float:
         return LIMIT * (0.5 if {4, 30} <= kept else 1.5)
@@ -456,7 +456,7 @@ def test_what_is_missed_by_more_has_no_neighbour_in_its_place() -> None:
 
 def judging(count: int, error: Error, **values: Any) -> Oracle:
     """Sets pass by their error."""
-    return Oracle(count, lambda kept: Judged(error(kept) <= LIMIT, error(kept)), limit=LIMIT, **values)
+    return Oracle(count, lambda kept: JudgedSet(error(kept) <= LIMIT, error(kept)), limit=LIMIT, **values)
 
 
 def one(unit: int, share: float = 0.0, *more: int, certain: bool = False) -> Group:
@@ -482,12 +482,12 @@ def test_sets_are_announced_before_they_are_asked_for(
     asked: list[frozenset[int]] = []
     surprises: list[frozenset[int]] = []
 
-    def judged(kept: frozenset[int]) -> Judged:
+    def judged(kept: frozenset[int]) -> JudgedSet:
         asked.append(kept)
         if kept not in told:
             surprises.append(kept)
         error = 1e-3 if set(needed) <= kept else 0.5
-        return Judged(error <= LIMIT, error)
+        return JudgedSet(error <= LIMIT, error)
 
     oracle = Oracle(count, judged, limit=LIMIT, ahead=told.update)
     found = minimise(oracle, chain(count), lambda _kept: groups)
@@ -631,7 +631,7 @@ def test_a_rough_choice_of_an_error_of_many_is_judged_once_and_left() -> None:
 def test_a_prediction_takes_what_is_born_non_finite_first_and_all_of_it() -> None:
     groups = [one(3, certain=True), one(9, certain=True), one(5, 0.9)]
     oracle = judging(12, lambda kept: math.inf if not {3, 9} <= kept else 1e-3)
-    kept, told = predicted(oracle, lambda _kept: groups)
+    kept, told = find_predicted(oracle, lambda _kept: groups)
     assert (kept, list(told), [*oracle.asked]) == ({3, 9}, groups, [{3, 9}])
 
 
@@ -643,17 +643,17 @@ def test_a_prediction_asks_for_more_and_gives_up_after_four() -> None:
     def error(kept: frozenset[int]) -> float:
         return before * math.sqrt(1 - len(kept) / 12)
 
-    kept, _ = predicted(judging(12, error), lambda _kept: groups)
+    kept, _ = find_predicted(judging(12, error), lambda _kept: groups)
     assert kept is not None
     assert len(kept) == 11, "of a twelfth each, eleven leave 0.58 of the limit and ten 0.82"
     never = judging(12, lambda kept: before if not kept else 0.99 * before)
-    kept, told = predicted(never, lambda _kept: groups)
+    kept, told = find_predicted(never, lambda _kept: groups)
     assert (kept, list(told)) == (None, groups)
     assert 1 < never.evaluations <= 5
     nothing = judging(12, lambda _kept: before)
-    assert predicted(nothing, lambda _kept: [one(n) for n in range(12)])[0] is None, "nothing was measured"
+    assert find_predicted(nothing, lambda _kept: [one(n) for n in range(12)])[0] is None, "nothing was measured"
     spent = judging(12, error, runs=1)
-    assert predicted(spent, lambda _kept: groups)[0] is None
+    assert find_predicted(spent, lambda _kept: groups)[0] is None
 
 
 def test_one_that_has_most_of_the_error_comes_first_whatever_it_takes() -> None:
@@ -751,7 +751,7 @@ def test_by_a_loose_limit_what_brings_back_more_than_half_is_no_hope(errors: dic
 @pytest.mark.parametrize("error", [math.inf, 0.5])
 def test_where_no_share_was_measured_nothing_is_predicted(error: float) -> None:
     oracle = judging(12, lambda _kept: error)
-    assert predicted(oracle, lambda _kept: [one(n) for n in range(12)])[0] is None
+    assert find_predicted(oracle, lambda _kept: [one(n) for n in range(12)])[0] is None
     assert [*oracle.asked] == [frozenset()]
 
 
@@ -760,9 +760,9 @@ def test_a_unit_with_which_the_engine_does_not_run_takes_no_prediction_with_it(m
     """9 is refused, alone and with everything; of the few that were predicted it is left out, and the others hold."""
     units, needed = chain(40), frozenset({4, 8, *more})
 
-    def evaluate(kept: frozenset[int]) -> Judged:
+    def evaluate(kept: frozenset[int]) -> JudgedSet:
         error = 1e-3 if needed <= kept else math.inf
-        return Judged(error <= LIMIT, error, ran=True) if 9 not in kept else Judged(False, math.inf, ran=False)
+        return JudgedSet(error <= LIMIT, error, ran=True) if 9 not in kept else JudgedSet(False, math.inf, ran=False)
 
     oracle = Oracle(len(units), evaluate, limit=LIMIT)
     found = minimise(oracle, units, lambda _kept: groups_of(units, [4, 8, *more], certain=True))
@@ -776,7 +776,7 @@ def test_a_set_that_holds_is_made_smaller_for_as_long_as_sets_may_be_run() -> No
     groups = groups_of(units, [4])
 
     def smaller(runs: int) -> frozenset[int]:
-        return made_smaller(judging(12, needing(4, 5), runs=runs), units, given, groups)
+        return make_smaller(judging(12, needing(4, 5), runs=runs), units, given, groups)
 
     assert smaller(100) == {4, 5}
     assert smaller(0) == given, "none was seen to hold"

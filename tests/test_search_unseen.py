@@ -11,7 +11,7 @@ from planted.onnx_faults import Graph, tokens
 from precision_debug.products.search.unseen import Unseen
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.criterion import Sample
-from precision_debug.run.inputs import feeds_of
+from precision_debug.run.inputs import load_feeds
 from precision_debug.run.plan import make_plan
 from precision_debug.search.request import SearchRequest
 
@@ -24,7 +24,7 @@ def unseen(folder: Path, inputs: str = "") -> Unseen:
     spec = RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", inputs=inputs)
     plan = make_plan(spec, work_dir=str(folder))
     assert plan.baseline is not None
-    return Unseen(spec, SearchRequest(), plan.baseline, plan.target, feeds_of(spec, plan, ()), halves=True)
+    return Unseen(spec, SearchRequest(), plan.baseline, plan.target, load_feeds(spec, plan, ()), halves=True)
 
 
 def values(samples: list[Sample]) -> list[float]:

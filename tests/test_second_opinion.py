@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from precision_debug import compare
 from precision_debug.cli import main
-from precision_debug.run.second_opinion import _Opinion, _weighed, same_kernels
+from precision_debug.run.second_opinion import _Opinion, _weigh_opinions, list_same_kernels
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 
@@ -55,13 +55,13 @@ def test_a_kernel_that_is_wrong_on_both_sides_is_a_culprit(pooled: str, monkeypa
     """The baseline's values of the pool are replaced by what a wrong kernel would have given."""
     from precision_debug.run import second_opinion
 
-    real = second_opinion._values
+    real = second_opinion._read_values
 
     def wrong(*given: Any) -> dict[str, Any]:
         values = real(*given)
         return {**values, "p": values["p"] * np.float32(1.5)}
 
-    monkeypatch.setattr(second_opinion, "_values", wrong)
+    monkeypatch.setattr(second_opinion, "_read_values", wrong)
     from precision_debug.run import worker
 
     assert worker  # in this process: a child would not have the wrong kernel
@@ -107,13 +107,13 @@ def _in_process(model: str) -> Any:
 def test_who_is_outvoted(values: tuple[float, ...], cause: str | None) -> None:
     node = helper.make_node("Relu", ["x"], ["y"], name="n")
     own, *others = (_Opinion(mode=f"m{i}", outputs={"y": np.full(3, one)}) for i, one in enumerate(values))
-    found = _weighed(node, own, others)
+    found = _weigh_opinions(node, own, others)
     assert (found.cause if found else None) == cause
 
 
 def test_pools_and_pads_only_in_the_forms_that_were_wrong_before() -> None:
     def kernels(*nodes: Any) -> tuple[str, ...]:
-        return same_kernels(SimpleNamespace(proto=SimpleNamespace(graph=SimpleNamespace(node=nodes))))
+        return list_same_kernels(SimpleNamespace(proto=SimpleNamespace(graph=SimpleNamespace(node=nodes))))
 
     plain = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[1, 1])
     assert kernels(plain, helper.make_node("Pad", ["x", "p"], ["y"]), helper.make_node("Conv", ["x", "w"], ["y"])) == ()

@@ -18,9 +18,9 @@ import precision_debug
 from precision_debug import Report, registry
 from precision_debug.errors import UsageError
 from precision_debug.records import ModelFiles, RunSpec
-from precision_debug.run.plan import make_plan, stage_of
-from precision_debug.settings import SIDES, Setting, Taker, passed, share, value
-from precision_debug.settings.options import OPTIONS, options_of
+from precision_debug.run.plan import make_plan, make_stage_spec
+from precision_debug.settings import SIDES, Setting, Taker, get_passed, share_settings, value
+from precision_debug.settings.options import OPTIONS, list_options
 
 PLUGINS = {backend.name: backend for backend in registry.backends() if backend.name in registry.BUILT_IN}
 
@@ -51,14 +51,14 @@ def test_each_declared_setting_is_read_and_each_read_one_is_declared(name: str, 
     assert {key for how, key in found if how == "setting"} == {one.name for one in PLUGINS[name].settings}
     for how, key in found:
         if how == "passed":
-            passed({}, key)  # KeyError where the core tells no such thing
+            get_passed({}, key)  # KeyError where the core tells no such thing
 
 
 def test_a_setting_that_is_not_declared_cannot_be_read() -> None:
     with pytest.raises(KeyError, match="no setting 'thread'"):
         value(PLUGINS["paddle"].settings, {"thread": 1}, "thread")
     with pytest.raises(KeyError):
-        passed({"device": 1}, "device")
+        get_passed({"device": 1}, "device")
 
 
 @pytest.mark.parametrize("name", sorted(registry.BUILT_IN))
@@ -178,7 +178,7 @@ OTHER = {"b": TABLE, "other": (Setting(name="foreign", kind="flag", help="", zh=
     ],
 )
 def test_each_side_gets_its_own_only(options: dict[str, Any], baseline: dict[str, Any], target: dict[str, Any]) -> None:
-    assert share(options, TAKERS, OTHER) == (baseline, target)
+    assert share_settings(options, TAKERS, OTHER) == (baseline, target)
 
 
 ENGINE = Setting(name="config", kind="pairs", help="", zh="", target_unless_said=True, native="[A-Z_]+")
@@ -197,7 +197,7 @@ def test_an_engines_own_names_reach_the_target_unless_a_side_is_named(
     options: dict[str, Any], baseline: dict[str, Any], target: dict[str, Any]
 ) -> None:
     takers = [dataclasses.replace(taker, table=(*TABLE, ENGINE)) for taker in TAKERS]
-    assert share(options, takers, {}) == (baseline, target)
+    assert share_settings(options, takers, {}) == (baseline, target)
 
 
 @pytest.mark.parametrize(
@@ -221,13 +221,13 @@ def test_an_engines_own_names_reach_the_target_unless_a_side_is_named(
 )  # fmt: skip
 def test_what_no_side_takes_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        share(options, TAKERS, OTHER)
+        share_settings(options, TAKERS, OTHER)
     assert said.replace("takes this setting", "take") in str(caught.value).replace("takes this setting", "take")
 
 
 def test_a_backend_without_a_table_says_so() -> None:
     with raises_approved(UsageError):
-        share({"x": 1}, [Taker(side="target", mode="old_fp16", backend="old")], {})
+        share_settings({"x": 1}, [Taker(side="target", mode="old_fp16", backend="old")], {})
 
 
 # --- whole commands
@@ -317,11 +317,11 @@ def test_a_stage_of_the_ladder_leaves_out_what_its_mode_does_not_read() -> None:
     given = {"bfloat16_ops": "conv2d", "threads": "2", "baseline.fetch_bytes": "1M"}
     spec = RunSpec(model=ModelFiles(model_file="m.json"), run_mode="onednn_bf16", options=given)
     make_plan(spec, check_machine=False)
-    stage = stage_of(spec, "cpu_opt", {"delete_pass": ["a"]})
+    stage = make_stage_spec(spec, "cpu_opt", {"delete_pass": ["a"]})
     kept = {"threads": "2", "baseline.fetch_bytes": "1M", "target.delete_pass": ["a"]}
     assert stage.options == kept
     make_plan(stage, check_machine=False)
-    assert stage_of(spec, "onednn_bf16", {}).options == given
+    assert make_stage_spec(spec, "onednn_bf16", {}).options == given
 
 
 def test_fused_only_is_told_to_engines_that_have_it() -> None:
@@ -335,6 +335,6 @@ def test_fused_only_is_told_to_engines_that_have_it() -> None:
 
 
 def test_the_core_has_no_setting_of_a_backends_name() -> None:
-    ours = {one.name for one in options_of(RunSpec)} - {"fused_only"}  # which TensorRT's engines are built by, too
+    ours = {one.name for one in list_options(RunSpec)} - {"fused_only"}  # which TensorRT's engines are built by, too
     for backend in PLUGINS.values():
         assert all(one in OPTIONS for one in backend.settings if one.name in ours)

@@ -10,7 +10,7 @@ from onnx import TensorProto
 from planted.onnx_faults import Graph
 
 import precision_debug
-from precision_debug.explain.operators import shape_makers
+from precision_debug.explain.operators import find_shape_makers
 from precision_debug.records import TensorMeta
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -45,4 +45,4 @@ def test_what_is_large_or_read_for_its_numbers_is_left_out() -> None:
         TensorMeta(name="scale", op_type="Mul", dtype="float32", shape=(1,), inputs=("x",)),
         TensorMeta(name="y", op_type="Add", dtype="float32", shape=(4, 64), inputs=("x", "r", "scale")),
     ]
-    assert shape_makers(metas, {}) == {"count", "width", "shape"}
+    assert find_shape_makers(metas, {}) == {"count", "width", "shape"}

@@ -18,7 +18,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.plan import Opening, make_plan
-from precision_debug.run.side import OpenSide, guarded, open_both
+from precision_debug.run.side import OpenSide, guard_call, open_both
 
 FEEDS = FeedSet(feeds=({"x": np.zeros(4, np.float32)},), source="zeros", notes=())
 
@@ -50,13 +50,13 @@ def test_what_a_backend_raises_leaves_as_ours() -> None:
         raise error
 
     with pytest.raises(BackendError, match=r"fake_fp32: ValueError: no unicorn") as caught:
-        guarded("fake_fp32", lambda: fail(ValueError("no unicorn")))
+        guard_call("fake_fp32", lambda: fail(ValueError("no unicorn")))
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(BackendError, match="out of memory"):
-        guarded("fake_fp32", lambda: fail(MemoryError()))
+        guard_call("fake_fp32", lambda: fail(MemoryError()))
     ours = InputError("too long")
     with pytest.raises(InputError) as own:
-        guarded("fake_fp32", lambda: fail(ours))
+        guard_call("fake_fp32", lambda: fail(ours))
     assert own.value is ours
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from precision_debug.numbers import compare, measure, slices
-from precision_debug.numbers.judge import judged
+from precision_debug.numbers.judge import judge_row
 from precision_debug.numbers.merged import Merged, from_plain, to_plain
 from precision_debug.numbers.slices import MOST, judge_slices, sum_slices, with_slices
-from precision_debug.pairing.packed import packed_parts
+from precision_debug.pairing.packed import find_packed_parts
 from precision_debug.records import Comparison, Row, Status, TensorMeta, Tolerance
 
 Array = np.ndarray
@@ -40,10 +40,10 @@ def by_hand(base: Array, target: Array, axis: int) -> Array:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(7,), (1, 9, 4), (3, 2, 5, 33), (2, MOST + 1), (130, 700)])
 def test_sums(compiled: bool, dtype: type, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    library = slices._library()
+    library = slices._load_library()
     if compiled and library is None:
         pytest.skip("nothing is compiled here")
-    monkeypatch.setattr(slices, "_library", lambda: library if compiled else None)
+    monkeypatch.setattr(slices, "_load_library", lambda: library if compiled else None)
     random = np.random.default_rng(1)
     base = (random.normal(size=shape) * 10).astype(dtype)
     target = (base.astype(np.float64) + random.normal(size=shape)).astype(dtype)
@@ -188,9 +188,9 @@ def test_columns_of_a_layer_are_read_from_the_graph(layer: str, shape: tuple[int
         "mm": TensorMeta(name="mm", op_type=layer, inputs=("x",)),
         "y": TensorMeta(name="y", op_type="Add", inputs=("mm",)),
     }
-    assert packed_parts("y", metas, {"mm": shape, "y": shape}.get) == parts
+    assert find_packed_parts("y", metas, {"mm": shape, "y": shape}.get) == parts
     two = {**metas, "mm": TensorMeta(name="mm", op_type=layer, inputs=("x", "z"))}
-    assert packed_parts("y", two, {"mm": shape, "y": shape}.get) == {}, "no weights of its own"
+    assert find_packed_parts("y", two, {"mm": shape, "y": shape}.get) == {}, "no weights of its own"
 
 
 def heads() -> dict[str, tuple[list[Array], set[int]]]:
@@ -281,10 +281,10 @@ def row_of(found: Comparison) -> Row:
 def test_what_is_lost_fails_whatever_was_allowed(tolerance: Tolerance) -> None:
     base = boxes_and_scores(np.random.default_rng(0))
     found = with_slices(measure(base, rounded(base, 2.5), tolerance), base, rounded(base, 2.5), {9: (4, 5)})
-    row = judged(row_of(found), tolerance, allowed=0.1)
+    row = judge_row(row_of(found), tolerance, allowed=0.1)
     assert (row.status, row.reason.code) == (Status.FAIL, "slices_lost")
     assert (row.reason.args["count"], row.reason.args["all"], row.reason.args["axis"]) == (5, 9, 2)
-    assert judged(row, tolerance, allowed=0.1) == row
+    assert judge_row(row, tolerance, allowed=0.1) == row
 
 
 def test_parts_are_read_from_the_graph() -> None:
@@ -297,9 +297,9 @@ def test_parts_are_read_from_the_graph() -> None:
         "y": TensorMeta(name="y", op_type="Transpose", inputs=("q",)),
         "z": TensorMeta(name="z", op_type="MatMul", inputs=("q",)),
     }
-    assert packed_parts("y", metas, shapes.get) == {9: (4, 5)}
-    assert packed_parts("z", metas, shapes.get) == {}, "a MatMul mixes what was packed"
-    assert packed_parts("y", metas, {}.get) == {}, "shapes that nobody saw"
+    assert find_packed_parts("y", metas, shapes.get) == {9: (4, 5)}
+    assert find_packed_parts("z", metas, shapes.get) == {}, "a MatMul mixes what was packed"
+    assert find_packed_parts("y", metas, {}.get) == {}, "shapes that nobody saw"
 
 
 def test_a_quantised_head_ends_with_status_1(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_what_an_output_lost_is_said_before_the_tensor_that_is_out_of_tolerance_
     from planted.onnx_faults import Graph
 
     import precision_debug
-    from precision_debug.report.lead import lead
+    from precision_debug.report.lead import lead_sentences
 
     g = Graph(seed=3)
     x = g.input("x", g.random.normal(size=(64, 8)).astype(np.float32))
@@ -403,7 +403,7 @@ def test_what_an_output_lost_is_said_before_the_tensor_that_is_out_of_tolerance_
     report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds, explain="off")
     assert report.first_mismatch is not None
     assert report.first_mismatch.name == "inner"
-    first = lead(report)[0]
+    first = lead_sentences(report)[0]
     for text in (first.en, first.zh):
         assert "packed" in text
         assert "4-8" in text

@@ -30,11 +30,11 @@ def test_a_command_adds_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_what_does_not_fit_is_cut_to_its_first_sentences(tmp_path: Path) -> None:
     report = make_report(40)
-    whole = "\n".join(md.lines(report))
+    whole = "\n".join(md.format_lines(report))
     path = tmp_path / "step.md"
     md.append(report, path, title="a_title")
     assert path.read_text(encoding="utf-8") == f"## a\\_title\n\n{whole}\n\n"
-    for size, shown in (((1 << 20) - len(whole.encode()) // 2, "\n".join(md.head(report))), ((1 << 20) - 8, "")):
+    for size, shown in (((1 << 20) - len(whole.encode()) // 2, "\n".join(md.format_head(report))), ((1 << 20) - 8, "")):
         path.write_bytes(b"x" * size)
         md.append(report, path)
         assert path.read_bytes()[size:].decode().strip("\n") == shown
@@ -66,6 +66,6 @@ def test_what_does_not_pass_is_annotated_in_github_actions_alone(
 
 def test_an_annotation_is_one_command_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    said = md.annotation(make_report(300), title="a::b,c%\n::error::x")
+    said = md.make_annotation(make_report(300), title="a::b,c%\n::error::x")
     assert said.split("::")[1].endswith(" title=a%3A%3Ab%2Cc%25%0A%3A%3Aerror%3A%3Ax")
     assert "\n" not in said

@@ -171,7 +171,7 @@ def test_what_somebody_works_in_is_no_leftover(place: Path, monkeypatch: pytest.
         (place / name).mkdir()
     (place / "precision_debug-file").touch()
     (place / "precision_debug-mine" / "notes").touch()
-    with locked_folder.scratch() as (folder, _):
+    with locked_folder.make_scratch_folder() as (folder, _):
         locked_folder.clear_scratch()
         assert folder.is_dir()
         names = {path.name for path in place.iterdir()}
@@ -200,8 +200,8 @@ def test_a_reduction_that_is_stopped_leaves_nothing(place: Path, number: signal.
 
 _WORKS_FOR = """
 import sys, time
-from precision_debug.run.locked_folder import scratch
-with scratch(of=sys.argv[1]):
+from precision_debug.run.locked_folder import make_scratch_folder
+with make_scratch_folder(of=sys.argv[1]):
     print("held", flush=True)
     time.sleep(1000)
 """

@@ -13,7 +13,7 @@ from precision_debug.errors import OutputError
 from precision_debug.products.search.evaluations import Evaluations
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import content
-from precision_debug.run.content import command_contents, contents, unknown_reads
+from precision_debug.run.content import digest_command, digest_contents, list_unknown_reads
 from precision_debug.search import Evaluation
 
 JUDGE = """
@@ -65,12 +65,12 @@ def spec() -> RunSpec:
     ],
 )  # fmt: skip
 def test_a_file_that_is_read_is_part_of_the_key(home: Path, file: str) -> None:
-    before = contents(spec())
-    assert contents(spec()) == before
-    assert not unknown_reads(spec(), "")
+    before = digest_contents(spec())
+    assert digest_contents(spec()) == before
+    assert not list_unknown_reads(spec(), "")
     with (home / file).open("ab") as changed:
         changed.write(b"\n# another\n")
-    assert contents(spec()) != before
+    assert digest_contents(spec()) != before
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_a_file_that_is_read_is_part_of_the_key(home: Path, file: str) -> None:
 )
 def test_the_environment_that_is_read_is_in_the_key(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(name, raising=False)
-    before = contents(spec())
+    before = digest_contents(spec())
     monkeypatch.setenv("SOME_OTHER_VARIABLE", "3")
-    assert contents(spec()) == before
+    assert digest_contents(spec()) == before
     monkeypatch.setenv(name, "3")
-    assert contents(spec()) != before
+    assert digest_contents(spec()) != before
 
 
 def test_another_library_of_the_same_version_is_another_engine(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,23 +91,23 @@ def test_another_library_of_the_same_version_is_another_engine(home: Path, monke
     (engine / "__init__.py").touch()
     (engine / "lib.so.1").write_bytes(b"one")
     monkeypatch.setattr(content, "_PACKAGES", ("an_engine",))
-    before = contents(spec())
+    before = digest_contents(spec())
     (engine / "lib.so.1").write_bytes(b"three")
-    assert contents(spec()) != before
+    assert digest_contents(spec()) != before
 
 
 def test_an_engine_that_is_installed_or_upgraded_meanwhile_is_another(home: Path) -> None:
     """Versions are read again where a folder of the import path has changed."""
-    found = [contents(spec())["versions"]]
+    found = [digest_contents(spec())["versions"]]
     for version in ("1.0", "1.1"):
         for old in (home / "other").glob("*.dist-info"):
             old.rename(home / f"{old.name}.gone")
         info = home / "other" / f"torchao-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torchao\nVersion: {version}\n")
-        found.append(contents(spec())["versions"])
+        found.append(digest_contents(spec())["versions"])
     assert len(set(found)) == 3
-    assert contents(spec())["versions"] == found[-1]
+    assert digest_contents(spec())["versions"] == found[-1]
 
 
 @pytest.mark.parametrize(
@@ -121,17 +121,17 @@ def test_an_engine_that_is_installed_or_upgraded_meanwhile_is_another(home: Path
 def test_what_cannot_be_known_is_never_gone_on_from_and_said(home: Path, line: str) -> None:
     with Path("judge.py").open("a") as file:
         file.write(line + "\n")
-    first, second = contents(spec()), contents(spec())
+    first, second = digest_contents(spec()), digest_contents(spec())
     differing = {name for name in {*first, *second} if first.get(name) != second.get(name)}
     assert differing
     assert all("cannot be known" in name for name in differing)
-    assert unknown_reads(spec(), "")
+    assert list_unknown_reads(spec(), "")
 
 
 def test_a_model_that_is_put_into_evaluation_is_no_unknown(home: Path) -> None:
     with Path("judge.py").open("a") as file:
         file.write("def g(m): return m.eval()\n")
-    assert not unknown_reads(spec(), "")
+    assert not list_unknown_reads(spec(), "")
 
 
 COMMANDS: dict[str, Callable[[Path], str]] = {
@@ -153,18 +153,18 @@ def test_the_whole_command_of_a_check_is_part_of_the_key(home: Path, command: st
     Path("Makefile").write_text("check:\n\tpython judge.py $(MODEL)\n")
     (home / "data" / "far.sh").write_text(f"cd {home}/work && python {home}/work/judge.py $1\n")
     text = COMMANDS[command](home)
-    before = command_contents(text)
-    assert command_contents(text) == before
+    before = digest_command(text)
+    assert digest_command(text) == before
     (home / file).write_bytes(b"another = 1\n")
-    assert command_contents(text) != before
+    assert digest_command(text) != before
 
 
 def test_a_checks_own_report_beside_it_changes_nothing(home: Path) -> None:
     folder = home / "work" / "output"
-    before = command_contents("python judge.py {model}", without=[folder])
+    before = digest_command("python judge.py {model}", without=[folder])
     folder.mkdir()
     (folder / "evaluations.jsonl").write_text("{}\n")
-    assert command_contents("python judge.py {model}", without=[folder]) == before
+    assert digest_command("python judge.py {model}", without=[folder]) == before
 
 
 def test_a_line_of_a_search_that_was_changed_is_damage(tmp_path: Path) -> None:

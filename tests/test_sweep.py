@@ -17,12 +17,12 @@ from approval import begins_approved, holds_approved, is_approved
 
 from precision_debug.cli import main
 from precision_debug.errors import BackendError, UsageError
-from precision_debug.products.search.sweep import Mode, Speed, Sweep, front, run
-from precision_debug.products.search.sweep.plot import svg
-from precision_debug.products.search.sweep.run import file_name, parse_modes
-from precision_debug.products.search.sweep.sentences import sentences, tone
+from precision_debug.products.search.sweep import Mode, Speed, Sweep, find_pareto_front, run
+from precision_debug.products.search.sweep.plot import draw_svg
+from precision_debug.products.search.sweep.run import parse_modes, report_file_name
+from precision_debug.products.search.sweep.sentences import list_sentences, tone_of
 from precision_debug.products.search.sweep.speed import _runs
-from precision_debug.products.search.sweep.table import heads, lines, shown
+from precision_debug.products.search.sweep.table import format_cell, list_heads, list_lines
 from precision_debug.products.search.sweep.write import as_table, as_text, write
 from precision_debug.records import Doubt, ModelFiles, RunSpec
 
@@ -47,21 +47,23 @@ def made() -> Sweep:
 
 
 def test_builds_that_differ_have_a_column_where_they_were_repeated(made: Sweep) -> None:
-    assert "apart" not in {head.key for head in heads(made)}
+    assert "apart" not in {head.key for head in list_heads(made)}
     modes = tuple(dataclasses.replace(one, apart=2e-3) if one.name == "fast" else one for one in made.modes)
     repeated = dataclasses.replace(made, modes=modes)
-    head = next(head for head in heads(repeated) if head.key == "apart")
-    assert [shown(head, line.get("apart")) for line in lines(repeated) if line["mode"] == "fast"] == ["0.002"]
+    head = next(head for head in list_heads(repeated) if head.key == "apart")
+    assert [format_cell(head, line.get("apart")) for line in list_lines(repeated) if line["mode"] == "fast"] == [
+        "0.002"
+    ]
 
 
 def test_the_front_has_what_nothing_beats(made: Sweep) -> None:
-    assert [one.name for one in front(made.modes)] == ["fast", "exact", "base"]
+    assert [one.name for one in find_pareto_front(made.modes)] == ["fast", "exact", "base"]
     same = (mode("a", 1e-3, 1), mode("b", 1e-3, 2), mode("c", None, 0.1))
-    assert [one.name for one in front(same)] == ["a"]
+    assert [one.name for one in find_pareto_front(same)] == ["a"]
 
 
 def test_every_number_has_its_ratio_to_the_baseline(made: Sweep) -> None:
-    found = {line["mode"]: line for line in lines(made)}
+    found = {line["mode"]: line for line in list_lines(made)}
     assert found["fast"]["median ratio"] == pytest.approx(1 / 8)
     assert found["fast"]["throughput ratio"] == pytest.approx(8)
     assert found["fast"]["score accuracy"] == 0.6
@@ -69,10 +71,10 @@ def test_every_number_has_its_ratio_to_the_baseline(made: Sweep) -> None:
     assert found["base"]["score accuracy"] == 0.8
     assert is_approved(found["gone"]["reason"])
     assert found["beaten"]["culprit"] == "conv (overflow)"
-    columns = {head.key: head for head in heads(made)}
-    assert shown(columns["median"], found["fast"]["median"]) == "1"
-    assert shown(columns["size"], 2048.0) == "2 KiB"
-    assert shown(columns["median ratio"], 0.125) == "0.125x"
+    columns = {head.key: head for head in list_heads(made)}
+    assert format_cell(columns["median"], found["fast"]["median"]) == "1"
+    assert format_cell(columns["size"], 2048.0) == "2 KiB"
+    assert format_cell(columns["median ratio"], 0.125) == "0.125x"
 
 
 def test_every_format_tells_it(made: Sweep, tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_every_format_tells_it(made: Sweep, tmp_path: Path) -> None:
     text = (tmp_path / "all.md").read_text()
     assert holds_approved(text, 2)
     assert "(all.svg)" in text
-    assert (tmp_path / "all.svg").read_text() == svg(made)
+    assert (tmp_path / "all.svg").read_text() == draw_svg(made)
     page = (tmp_path / "all.html").read_text()
     assert holds_approved(page, 3)
     assert "<polyline" in page
@@ -102,14 +104,14 @@ def test_every_format_tells_it(made: Sweep, tmp_path: Path) -> None:
 
 
 def test_the_sentence_comes_first_in_both_languages(made: Sweep) -> None:
-    first, failed, refused, best = sentences(made)
+    first, failed, refused, best = list_sentences(made)
     assert is_approved(first.en)
     assert first.zh.startswith("成立的模式中最快：`fast`，速度为 `base` 的 8 倍（1 ms，基线 8 ms）")
     assert is_approved(failed.en, 2)
     assert failed.zh == "超出容差：`beaten`，conv（上溢）。"
     assert begins_approved(refused.en, 3)
     assert is_approved(best.en, 4)
-    assert tone(made) == "warn"
+    assert tone_of(made) == "warn"
     assert as_text(made, "zh")[0].startswith("成立的模式中最快：fast")
 
 
@@ -123,7 +125,7 @@ def test_modes_whose_times_overlap_are_not_ranked(made: Sweep) -> None:
     base = rounds("base", 0.0, 8, 9, 7.5, verdict="baseline")
 
     def first(*modes: Mode) -> str:
-        return sentences(dataclasses.replace(made, modes=(base, *modes)))[0].en
+        return list_sentences(dataclasses.replace(made, modes=(base, *modes)))[0].en
 
     fast = rounds("fast", 1e-2, 1, 1.2, 4, verdict="as expected")
     exact = rounds("exact", 1e-3, 1.5, 2, 2.2, verdict="as expected")
@@ -134,7 +136,7 @@ def test_modes_whose_times_overlap_are_not_ranked(made: Sweep) -> None:
     assert begins_approved(first(clear, exact), 2)
     barely = rounds("barely", 1e-2, 6, 7.8, 7, verdict="as expected")
     assert begins_approved(first(barely), 3)
-    line = next(line for line in lines(dataclasses.replace(made, modes=(base, fast))) if line["mode"] == "fast")
+    line = next(line for line in list_lines(dataclasses.replace(made, modes=(base, fast))) if line["mode"] == "fast")
     assert line["spread"] == "1 to 4"
 
 
@@ -142,10 +144,10 @@ def test_the_front_ranks_no_times_that_overlap() -> None:
     """A faster median is nothing where the rounds overlap: the more exact mode is then as fast."""
     lucky, exact = rounds("lucky", 1e-2, 1, 1.2, 4), rounds("exact", 1e-3, 1.5, 2, 2.2)
     slow, clear = rounds("slow", 0.0, 5, 6, 5.5), rounds("clear", 1e-1, 0.5, 0.6, 0.4)
-    assert [one.name for one in front((lucky, exact, slow))] == ["exact", "slow"]
-    assert [one.name for one in front((lucky, exact, slow, clear))] == ["clear", "exact", "slow"]
-    assert [one.name for one in front((lucky, rounds("twin", 1e-2, 1.1, 1.3, 3)))] == ["lucky", "twin"]
-    assert front((rounds("lost", math.inf, 1, 1, 1), rounds("odd", math.nan, 1, 1, 1))) == []
+    assert [one.name for one in find_pareto_front((lucky, exact, slow))] == ["exact", "slow"]
+    assert [one.name for one in find_pareto_front((lucky, exact, slow, clear))] == ["clear", "exact", "slow"]
+    assert [one.name for one in find_pareto_front((lucky, rounds("twin", 1e-2, 1.1, 1.3, 3)))] == ["lucky", "twin"]
+    assert find_pareto_front((rounds("lost", math.inf, 1, 1, 1), rounds("odd", math.nan, 1, 1, 1))) == []
 
 
 def test_one_round_is_as_uncertain_as_its_runs(made: Sweep) -> None:
@@ -163,8 +165,8 @@ def test_one_round_is_as_uncertain_as_its_runs(made: Sweep) -> None:
     said = "No mode within tolerance is measurably faster", "Fastest that holds: `narrow`, 2.67 x"
     for one, begins in zip((wide, narrow), said, strict=True):
         found = dataclasses.replace(made, modes=(base, one))
-        assert sentences(found)[0].en.startswith(begins)
-        assert next(line for line in lines(found) if line["mode"] == one.name)["spread"].startswith("2 to ")
+        assert list_sentences(found)[0].en.startswith(begins)
+        assert next(line for line in list_lines(found) if line["mode"] == one.name)["spread"].startswith("2 to ")
 
 
 def test_the_modes_take_turns(tmp_path: Path, root: Path) -> None:
@@ -181,7 +183,7 @@ def test_the_modes_take_turns(tmp_path: Path, root: Path) -> None:
     spec = RunSpec(model=ModelFiles(model_file=str(root / "examples/digits/digits.onnx")), run_mode="")
     rows = [Mode(name=name) for name in ("ort_fp32", "ort_opt", "ort_bf16_sim")]
     specs = {row.name: dataclasses.replace(spec, run_mode=row.name) for row in rows}
-    found = run._timed(rows, specs, (), time_it, lambda _text: None, lambda: False)
+    found = run._time_modes(rows, specs, (), time_it, lambda _text: None, lambda: False)
     assert timed == ["ort_fp32", "ort_opt", "ort_bf16_sim", "ort_fp32", "ort_opt", "ort_fp32", "ort_opt"]
     assert [len(one.speeds[0].rounds) for one in found] == [3, 2, 1]
     assert [dict(one.failed) for one in found] == [{}, {}, {}]
@@ -194,7 +196,7 @@ def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> N
     wrong = mode("wrong", 0.5, 1, verdict="out of tolerance")
 
     def first(*modes: Mode) -> str:
-        return sentences(dataclasses.replace(made, modes=(made.modes[0], *modes)))[0].en
+        return list_sentences(dataclasses.replace(made, modes=(made.modes[0], *modes)))[0].en
 
     none = "No mode within tolerance is measurably faster than `base` (8 ms). The fastest, `slow`, takes 12 ms."
     assert first(slow, wrong) == none
@@ -225,7 +227,7 @@ def test_a_metric_that_got_worse_is_why_a_mode_is_out_of_tolerance(made: Sweep) 
     values = {"name": "score", "baseline": 0.5, "target": 0.0, "samples": 6, "low": 0.4, "high": 0.6}
     fell = mode("fell", 1e-3, 1, verdict="out of tolerance", culprit="conv", cause="overflow",
                 metric=Doubt(code="metric_fell", values=values))  # fmt: skip
-    told = sentences(dataclasses.replace(made, modes=(made.modes[0], fell)))
+    told = list_sentences(dataclasses.replace(made, modes=(made.modes[0], fell)))
     said = next(text for text in told if "`fell`" in text.en)
     assert "`score`" in said.en
     assert "`score`" in said.zh
@@ -312,14 +314,14 @@ def test_a_mode_whose_error_has_no_number_stands_at_the_end_of_the_axis(
     broken = dataclasses.replace(made, modes=(*made.modes, mode("broken", error, 3, verdict="out of tolerance")))
     for ending in (".json", ".md", ".html", ".xlsx"):
         write(broken, tmp_path / f"s{ending}")
-    assert "broken" in svg(broken)
+    assert "broken" in draw_svg(broken)
     assert any(line["mode"] == "broken" for line in json.loads((tmp_path / "s.json").read_text())["table"])
 
 
 def test_each_mode_has_a_file_of_its_own() -> None:
     """Settings that differ in what no file name can hold, or are longer than one."""
     names = ["ort_int8", "a+k=x/y", "a+k=x_y", "a+k=x:y", "a+k=" + "n" * 400, "a+k=" + "n" * 400 + "m", "a+k=\udcff"]
-    made = [file_name(name) for name in names]
+    made = [report_file_name(name) for name in names]
     assert made[0] == "ort_int8"
     assert len({name.lower() for name in made}) == len(names)
     assert all(len(os.fsencode(name)) < 200 and "/" not in name for name in made)

@@ -12,7 +12,7 @@ from approval import holds_approved
 from onnx import helper
 
 from precision_debug.cli import main
-from precision_debug.inspector import read_tactics, suspects
+from precision_debug.inspector import find_suspects, read_tactics
 
 
 def ours(path: Path, **layers: int) -> Path:
@@ -36,8 +36,8 @@ def test_only_what_bad_builds_alone_took_is_suspect(tmp_path: Path, capsys: pyte
 
 
 def test_a_layer_that_no_good_build_has_is_no_suspect() -> None:
-    assert suspects([{"a": "1"}], [{"b": "2", "a": "1"}]) == []
-    assert suspects([{"a": "1"}], [{"a": "2"}]) == [("a", frozenset({"2"}), frozenset({"1"}))]
+    assert find_suspects([{"a": "1"}], [{"b": "2", "a": "1"}]) == []
+    assert find_suspects([{"a": "1"}], [{"a": "2"}]) == [("a", frozenset({"2"}), frozenset({"1"}))]
 
 
 def test_polygraphys_own_files_are_read(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_tensorrts_parser_is_asked_in_both_of_its_ways(
     nodes = [helper.make_node("Relu", ["x"], ["a"], name="one"), helper.make_node("Nowhere", ["a"], ["y"], name="two")]
     ends = [onnx_models.value(name, [2]) for name in "xy"]
     onnx.save(onnx_models.model(nodes, ends[:1], ends[1:], {}), tmp_path / "m.onnx")
-    monkeypatch.setattr(inspect, "called", lambda _name, job, **_: inspect.surveyed(job, tmp_path, print))
+    monkeypatch.setattr(inspect, "call_in_child", lambda _name, job, **_: inspect.survey_in_child(job, tmp_path, print))
     for version in ("8.6.1", "10.3.0"):
         trt = fake_tensorrt(version, untaken=("Nowhere",))
         memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))

@@ -9,9 +9,9 @@ import onnx
 import pytest
 import tensorrt_models as models
 from approval import holds_approved, is_approved, raises_approved
-from precision_debug_tensorrt.engine.constraints import Asked, match_layers, outcomes
+from precision_debug_tensorrt.engine.constraints import Asked, find_outcomes, match_layers
 from precision_debug_tensorrt.engine.messages import Messages
-from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts, refused_marks
+from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts, find_refused_marks
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.model import EngineFile, OnnxModel, Script, load_function, read_source
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors
@@ -20,10 +20,10 @@ from precision_debug.errors import MarkError, ModelError, UsageError
 from precision_debug.inspector import (
     EngineLayer,
     EngineTensor,
-    diff_engines,
-    fused_outputs,
+    compare_engines,
+    find_real_precision,
     read_inspector,
-    real_precision,
+    split_fused_outputs,
 )
 from precision_debug.records import ModelFiles
 
@@ -173,7 +173,7 @@ def test_marks_inside_loops_and_branches_and_of_shapes_are_refused() -> None:
         layer("end", "CONDITIONAL_OUTPUT", "then chosen", "branched"),
         layer("last", "ACTIVATION", "branched", "y"),
     ]
-    refused = refused_marks(layers)
+    refused = find_refused_marks(layers)
     assert set(refused) == {"its_shape", "rows", "c", "held", "doubled", "next", "chosen", "then"}
     assert "inside a loop" in refused["doubled"]
     assert "inside a branch" in refused["then"]
@@ -229,10 +229,10 @@ def test_without_metadata_a_layer_is_found_by_the_parts_of_its_name() -> None:
 
 
 def test_fused_only_keeps_what_the_recorded_engine_makes() -> None:
-    kept, _ = fused_outputs(FP16)
+    kept, _ = split_fused_outputs(FP16)
     assert "/Relu_output_0" in kept
     assert "/c/Conv_output_0" not in kept
-    everything = diff_engines(FP16, MARKED)
+    everything = compare_engines(FP16, MARKED)
     assert not everything.fusion_kept
     assert everything.layers == (29, 88)
 
@@ -244,10 +244,10 @@ DATA = Path(__file__).parent / "data" / "tensorrt"
 def test_recorded_engines_show_whether_tf32_was_used(mode: str, wanted: set[str]) -> None:
     """TensorRT 8.6 on an H200, models.residual(): TF32 cleared and left at its default."""
     layers = read_inspector(DATA / f"residual_8.6_{mode}.json")
-    assert {real_precision(layer)[0] for layer in layers if not layer.is_reformat} == wanted
+    assert {find_real_precision(layer)[0] for layer in layers if not layer.is_reformat} == wanted
     convolutions = [layer for layer in layers if layer.layer_type == "CaskConvolution"]
     assert len(convolutions) == 4
-    assert {real_precision(layer)[0] for layer in convolutions} == {"FP32" if mode == "fp32" else "TF32"}
+    assert {find_real_precision(layer)[0] for layer in convolutions} == {"FP32" if mode == "fp32" else "TF32"}
 
 
 @pytest.mark.parametrize("mode", ["fp32", "tf32", "fp16"])
@@ -262,7 +262,7 @@ def test_every_tensor_of_the_model_has_a_layer_in_the_recorded_engines(mode: str
             assert found is not None, (file, node.name)
             if marked and node.op_type in {"Conv", "Relu", "MaxPool"}:
                 assert found.name in {node.name, f"PWN({node.name})"}
-    change = diff_engines(*(read_inspector(DATA / f"residual_8.6_{mode}{end}.json") for end in ("", "_marked")))
+    change = compare_engines(*(read_inspector(DATA / f"residual_8.6_{mode}{end}.json") for end in ("", "_marked")))
     assert not change.fusion_kept
     assert "conv1 + conv1_bn + relu1" in change.lost
 
@@ -288,7 +288,7 @@ def test_what_became_of_constraints_on_a_recorded_engine() -> None:
         Asked(layer="/MaxPool", precision="FP16", output="/MaxPool_output_0"),
         Asked(layer="gone", precision="FP16", output="gone_out"),
     ]
-    told = outcomes(asked, FP16)
+    told = find_outcomes(asked, FP16)
     assert [item.obeyed for item in told] == [True, False, False, None, None]  # TF32 is not FP32
     assert is_approved(told[0].got)
     assert told[1].fused_layer == "/l/l.0/c1/Conv + /l/l.0/Relu"
@@ -307,7 +307,7 @@ def test_one_kernel_for_several_operators_tells_its_edges(inside: str, outside: 
         inputs=(EngineTensor(name="turned", dtype=inside),), outputs=(EngineTensor(name="subtracted", dtype=outside),),
     )  # fmt: skip
     for name, output in (("Add", "added"), ("Sub", "subtracted")):
-        (told,) = outcomes([Asked(layer=name, precision="FP16", output=output)], [fused])
+        (told,) = find_outcomes([Asked(layer=name, precision="FP16", output=output)], [fused])
         assert told.obeyed is obeyed
         assert holds_approved(told.got)
 
@@ -315,8 +315,8 @@ def test_one_kernel_for_several_operators_tells_its_edges(inside: str, outside: 
 def test_an_output_type_of_its_own_is_checked_too() -> None:
     alone = EngineLayer(name="Add", layer_type="ElementWise", onnx_nodes=("Add",),
                         outputs=(EngineTensor(name="added", dtype="FP32"),))  # fmt: skip
-    assert outcomes([Asked(layer="Add", precision="FP16", output="added")], [alone])[0].obeyed is False
-    both = outcomes([Asked(layer="Add", precision="FP32", output_type="FP16", output="added")], [alone])[0]
+    assert find_outcomes([Asked(layer="Add", precision="FP16", output="added")], [alone])[0].obeyed is False
+    both = find_outcomes([Asked(layer="Add", precision="FP32", output_type="FP16", output="added")], [alone])[0]
     assert both.obeyed is False
 
 
@@ -332,7 +332,7 @@ def test_the_builders_own_word_on_constraints() -> None:
     assert messages.disobeyed == {"PWN(Add, Sub)": "no kernel does it", "conv": "another kernel was faster"}
     fused = EngineLayer(name="PWN(Add, Sub)", layer_type="PointWiseV2", onnx_nodes=("Add", "Sub"))
     asked = [Asked(layer=name, precision="FP16") for name in ("Add", "conv", "relu")]
-    told = outcomes(asked, [fused], messages.disobeyed)
+    told = find_outcomes(asked, [fused], messages.disobeyed)
     assert [item.obeyed for item in told] == [False, False, None]
     assert "no kernel does it" in told[0].got
 
@@ -350,15 +350,15 @@ def test_recorded_engines_of_needs_constraints(how: str, asked: dict[str, str], 
     layers = read_inspector(DATA / f"needs_constraints_8.6_{how}.json")
     outputs = {"Add": "added", "Sub": "subtracted"}
     wanted = [Asked(layer=name, precision=kind, output=outputs[name]) for name, kind in asked.items()]
-    assert [item.obeyed for item in outcomes(wanted, layers)] == obeyed
-    products = {real_precision(layer)[0] for layer in layers if layer.name.startswith("MatMul")}
+    assert [item.obeyed for item in find_outcomes(wanted, layers)] == obeyed
+    products = {find_real_precision(layer)[0] for layer in layers if layer.name.startswith("MatMul")}
     assert products == {"none": {"TF32"}, "obey": {"FP16"}, "mixed_obey": {"FP16", "TF32"}}[how]
 
 
 def test_two_recorded_builds_of_one_fp16_engine_differ() -> None:
     """TensorRT 8.6 on an H200, examples/resnet, without a timing cache between them."""
     first, second = (read_inspector(DATA / f"resnet18_8.6_fp16_{which}.json") for which in ("first", "second"))
-    change = diff_engines(first, second)
+    change = compare_engines(first, second)
     assert change.fusion_kept
     assert (len(change.kept), len(change.tactics_changed)) == (25, 11)
 
@@ -366,8 +366,8 @@ def test_two_recorded_builds_of_one_fp16_engine_differ() -> None:
 def test_recorded_marks_of_fused_outputs_keep_the_fusion() -> None:
     """The second engine, rebuilt for --fused_only before tactics were taken again: other kernels, the same layers."""
     real, marked = (read_inspector(DATA / f"resnet18_8.6_fp16_second{end}.json") for end in ("", "_fused_only"))
-    change = diff_engines(real, marked)
+    change = compare_engines(real, marked)
     assert change.fusion_kept
     assert change.reformats == (2, 23)
     assert len(change.tactics_changed) == 15
-    assert set(fused_outputs(real)[0]) <= set(fused_outputs(marked)[0])
+    assert set(split_fused_outputs(real)[0]) <= set(split_fused_outputs(marked)[0])

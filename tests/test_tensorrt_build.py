@@ -15,16 +15,16 @@ from approval import begins_approved, holds_approved, is_approved, raises_approv
 from hypothesis import given
 from hypothesis import strategies as st
 from precision_debug_tensorrt.engine import marked_outputs, tactics, timing_cache
-from precision_debug_tensorrt.engine.casts import carriers, write_casts
+from precision_debug_tensorrt.engine.casts import find_carriers, write_casts
 from precision_debug_tensorrt.engine.device_memory import Device
 from precision_debug_tensorrt.engine.fp16_weights import builder_lines, count_weights
 from precision_debug_tensorrt.engine.marked_outputs import Marking, largest_difference
 from precision_debug_tensorrt.engine.messages import Messages
 from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
 from precision_debug_tensorrt.engine.options import read_options
-from precision_debug_tensorrt.engine.strongly_typed import typed_model
+from precision_debug_tensorrt.engine.strongly_typed import make_typed_model
 from precision_debug_tensorrt.engine.tensor_sizes import Sizes
-from precision_debug_tensorrt.failures import build_error, engine_error, parser_error, run_error, suspected
+from precision_debug_tensorrt.failures import add_suspect, build_error, engine_error, parser_error, run_error
 from precision_debug_tensorrt.model import OnnxModel, read_source
 from precision_debug_tensorrt.modes import recipe
 from precision_debug_tensorrt.naming import onnx_tensors
@@ -535,7 +535,7 @@ def test_single_layers_in_their_own_precision(tmp_path: Path) -> None:
 
 def test_a_cast_is_written_once_for_all_its_readers(tmp_path: Path) -> None:
     typed = write_casts(models.encoder(), "FP16", {}, folder=tmp_path).proto
-    assert list(carriers(typed.graph).values()).count("embeddings") == 1
+    assert list(find_carriers(typed.graph).values()).count("embeddings") == 1
 
 
 def test_bodies_are_typed_and_take_and_give_fp32(tmp_path: Path) -> None:
@@ -572,7 +572,7 @@ def test_int8_without_qdq_is_calibrated_into_the_model(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="it calibrates")
     feeds = [{"image": np.random.default_rng(n).uniform(-1, 1, (2, 3, 32, 32)).astype(np.float32)} for n in range(3)]
     source = onnx_source(models.residual(), tmp_path)
-    typed, notes, asked = typed_model(source, recipe("trt_int8"), read_options({}), feeds, tmp_path)
+    typed, notes, asked = make_typed_model(source, recipe("trt_int8"), read_options({}), feeds, tmp_path)
     assert "QuantizeLinear" in typed.op_types
     assert "3 sample sets" in notes[0]
     assert asked == ()
@@ -587,13 +587,13 @@ def test_int8_without_qdq_is_calibrated_into_the_model(tmp_path: Path) -> None:
 def test_what_is_asked_of_single_layers_on_the_strong_road(tmp_path: Path) -> None:
     source = onnx_source(models.residual(), tmp_path)
     options = read_options({"layer_precisions": "conv*:float32"})
-    typed, notes, asked = typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
+    typed, notes, asked = make_typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
     assert {item.layer for item in asked} >= {"conv1", "conv2_bn"}
     assert asked[0].output
     assert holds_approved(notes[0])
     assert types_of(typed.model.proto)["conv1_out"] == onnx.TensorProto.FLOAT
     with pytest.raises(MarkError, match="no layer 'cnv1'"):
-        typed_model(source, recipe("trt_fp16"), read_options({"layer_precisions": "cnv1:float32"}), [], tmp_path)
+        make_typed_model(source, recipe("trt_fp16"), read_options({"layer_precisions": "cnv1:float32"}), [], tmp_path)
 
 
 def test_an_engine_without_a_context_names_the_node_whose_size_depends_on_the_data(tmp_path: Path) -> None:
@@ -601,7 +601,7 @@ def test_an_engine_without_a_context_names_the_node_whose_size_depends_on_the_da
     said = run_error("m.onnx", ["1: Unexpected exception vector<bool>::_M_range_check: __n (which is 0)"])
     for name, proto in (("non_zero", models.non_zero()), ("plain", models.residual())):
         onnx.save(proto, tmp_path / f"{name}.onnx")
-        error = suspected(said, read_source(ModelFiles(model_file=str(tmp_path / f"{name}.onnx"))))
+        error = add_suspect(said, read_source(ModelFiles(model_file=str(tmp_path / f"{name}.onnx"))))
         named = "the reason may be node 'where' (NonZero)" in str(error) and "cut the model before it" in str(error)
         assert named is (name == "non_zero")
 
@@ -680,7 +680,7 @@ def test_a_variance_beyond_fp16_is_told_and_kept(tmp_path: Path) -> None:
     variance = next(item for item in proto.graph.initializer if item.name == "conv1_var")
     variance.CopyFrom(onnx.numpy_helper.from_array(np.full(32, 9.8e7, np.float32), variance.name))
     source = onnx_source(proto, tmp_path)
-    typed, notes, _ = typed_model(source, recipe("trt_fp16"), read_options({}), [], tmp_path)
+    typed, notes, _ = make_typed_model(source, recipe("trt_fp16"), read_options({}), [], tmp_path)
     assert holds_approved(list(notes))
     assert typed.types["conv1_bn"] == "FP32"
     assert set(typed.types.values()) == {"FP16", "FP32"}
@@ -695,7 +695,7 @@ def test_a_variance_beyond_fp16_is_told_and_kept(tmp_path: Path) -> None:
 def test_operators_between_qdq_run_in_what_they_were_quantised_to(tmp_path: Path) -> None:
     source = onnx_source(models.quantised(), tmp_path)
     for mode, rest in (("trt_int8", "FP32"), ("trt_fp16", "FP16")):
-        typed, _, _ = typed_model(source, recipe(mode), read_options({}), [], tmp_path)
+        typed, _, _ = make_typed_model(source, recipe(mode), read_options({}), [], tmp_path)
         kinds = {node.op_type: typed.types.get(node.name, "") for node in typed.model.proto.graph.node}
         assert kinds["Conv"] == "INT8"
         assert kinds["Relu"] == "INT8", "alone between a convolution and a QuantizeLinear"

@@ -14,7 +14,7 @@ from approval import holds_approved
 from precision_debug_tensorrt import TensorRTBackend
 
 from precision_debug.errors import BackendUnavailable, InputError, MarkError, ModelError, UsageError
-from precision_debug.inspector import real_precision
+from precision_debug.inspector import find_real_precision
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 
 BACKEND = TensorRTBackend()
@@ -76,8 +76,8 @@ def test_true_fp32_is_far_closer_than_tf32(tmp_path: Path) -> None:
     # at level 1 TensorRT may find no TF32 kernel worth timing; of a rebuilt engine with marks TF32 cannot be asked
     exact, default = (Seen(proto, mode, IMAGE, tmp_path, optimization_level=3) for mode in ("trt_fp32", "trt_tf32"))
     assert max(exact.error(wanted, name) for name in wanted) < 1e-5
-    assert not any(real_precision(layer)[0] == "TF32" for layer in exact.layers)
-    assert any(real_precision(layer)[0] == "TF32" for layer in default.layers)
+    assert not any(find_real_precision(layer)[0] == "TF32" for layer in exact.layers)
+    assert any(find_real_precision(layer)[0] == "TF32" for layer in default.layers)
     name = "probabilities"
     assert {exact.tensors[name].extra["Seen In"], default.tensors[name].extra["Seen In"]} == {"the real engine"}
     assert default.error(wanted, name) > 10 * exact.error(wanted, name)
@@ -135,7 +135,7 @@ def test_int8_is_calibrated_and_qdq_is_used(tmp_path: Path) -> None:
     options = {"layer_precisions": {"conv?": "int8"}, "precision_constraints": "prefer"}
     seen = Seen(models.residual(), "trt_int8", IMAGE, tmp_path, **options)
     assert "calibrated on 1 sample set" in seen.notes
-    assert any(real_precision(layer)[0] == "INT8" for layer in seen.layers)
+    assert any(find_real_precision(layer)[0] == "INT8" for layer in seen.layers)
     feeds = {"image": RNG.uniform(-1, 1, (2, 3, 16, 16)).astype(np.float32)}
     quantised = Seen(models.quantised(), "trt_int8", feeds, tmp_path)
     assert "calibrated" not in quantised.notes
@@ -189,25 +189,25 @@ def test_a_damaged_engine_is_refused(tmp_path: Path) -> None:
 def test_saved_tactics_are_taken_again(tmp_path: Path) -> None:
     from precision_debug_tensorrt.engine.versions import load_api
 
-    from precision_debug.inspector import diff_engines
+    from precision_debug.inspector import compare_engines
 
     if not load_api().replays_tactics:
         pytest.skip("this TensorRT lets no program choose tactics")
     file = str(tmp_path / "tactics.json")
     first = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, save_tactics=file)
     second = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, load_tactics=file)
-    diff = diff_engines(first.layers, second.layers)
+    diff = compare_engines(first.layers, second.layers)
     assert diff.fusion_kept
     assert not diff.tactics_changed
     np.testing.assert_array_equal(first.outputs["probabilities"], second.outputs["probabilities"])
 
 
 def test_a_timing_cache_makes_a_build_repeatable(tmp_path: Path) -> None:
-    from precision_debug.inspector import diff_engines
+    from precision_debug.inspector import compare_engines
 
     cache = str(tmp_path / "timing.cache")
     first, second = (Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, timing_cache=cache) for _ in range(2))
-    diff = diff_engines(first.layers, second.layers)
+    diff = compare_engines(first.layers, second.layers)
     assert diff.fusion_kept
     assert not diff.tactics_changed
     np.testing.assert_array_equal(first.outputs["probabilities"], second.outputs["probabilities"])

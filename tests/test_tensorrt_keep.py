@@ -209,7 +209,7 @@ def test_engine_and_model_go_where_they_are_wanted(root: Path, tmp_path: Path) -
 def test_kept_nodes_are_fp32_in_the_graph_of_a_strongly_typed_network(root: Path, tmp_path: Path) -> None:
     import onnxruntime
     from precision_debug_tensorrt.engine.options import read_options
-    from precision_debug_tensorrt.engine.strongly_typed import save_typed, typed_model
+    from precision_debug_tensorrt.engine.strongly_typed import make_typed_model, save_typed
     from precision_debug_tensorrt.model import read_source
     from precision_debug_tensorrt.modes import recipe
 
@@ -219,7 +219,7 @@ def test_kept_nodes_are_fp32_in_the_graph_of_a_strongly_typed_network(root: Path
     source: Any = read_source(ModelFiles(model_file=str(tmp_path / "m.onnx")))
     options = read_options({"keep_layers": ("Add", "Sub", "not there")})
     assert options.precision_constraints == "obey"
-    typed, _, asked = typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
+    typed, _, asked = make_typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
     assert {item.layer for item in asked} == {"Add", "Sub"}
     save_typed(typed.model, str(tmp_path / "typed.onnx"))
     x = np.random.default_rng(0).uniform(1, 2, (1, 16, 16)).astype(np.float32)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import tensorrt_models as models
 from approval import holds_approved, is_approved
-from precision_debug_tensorrt.engine.constraints import Asked, outcomes
-from precision_debug_tensorrt.engine.messages import Messages, heard, make_logger
+from precision_debug_tensorrt.engine.constraints import Asked, find_outcomes
+from precision_debug_tensorrt.engine.messages import Messages, make_logger, read_progress
 from precision_debug_tensorrt.engine.session_facts import region_notes
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors, operators
 
-from precision_debug.inspector import EngineLayer, diff_engines, is_opaque, read_inspector, real_precision
+from precision_debug.inspector import EngineLayer, compare_engines, find_real_precision, is_opaque, read_inspector
 
 DATA = Path(__file__).parent / "data" / "tensorrt"
 FP16 = read_inspector(DATA / "encoder_8.6_fp16.json")
@@ -27,7 +27,7 @@ def test_a_region_does_not_tell_its_precision() -> None:
     """The FP16 engine of the encoder reads and writes FP32, as the TF32 one does: both files were equal."""
     (region,) = FP16
     assert is_opaque(region)
-    precision, read_from = real_precision(region)
+    precision, read_from = find_real_precision(region)
     assert precision == ""
     assert read_from.endswith("reads FP32, writes FP32")
     assert columns(region)["Real Precision"] == "not reported"
@@ -66,15 +66,15 @@ def test_a_region_ends_at_its_inputs_also_behind_a_copy() -> None:
 
 
 def test_a_region_with_other_outputs_is_another_one() -> None:
-    change = diff_engines(FP16, read_inspector(DATA / "encoder_8.6_fp16_marked.json"))
+    change = compare_engines(FP16, read_inspector(DATA / "encoder_8.6_fp16_marked.json"))
     assert not change.fusion_kept
     assert change.lost == change.added == (FP16[0].name,)
-    assert diff_engines(FP16, FP16).fusion_kept
+    assert compare_engines(FP16, FP16).fusion_kept
 
 
 def test_the_types_at_a_regions_edges_stand_for_its_tactic() -> None:
     half, full = (read_inspector(DATA / f"encoder_8.6_{mode}_marked.json") for mode in ("fp16", "tf32"))
-    change = diff_engines(half, full)
+    change = compare_engines(half, full)
     assert change.fusion_kept
     assert change.tactics_changed == (
         (FP16[0].name, "0x0000000000000000 reads FP16, writes FP32", "0x0000000000000000 reads FP32, writes FP32"),
@@ -84,10 +84,10 @@ def test_the_types_at_a_regions_edges_stand_for_its_tactic() -> None:
 def test_constraints_inside_a_region_are_not_judged() -> None:
     softmax = next(node for node in PROTO.graph.node if node.op_type == "Softmax")
     asked = Asked(layer=softmax.name, precision="FP16", output=softmax.output[0])
-    (told,) = outcomes([asked], FP16, reads=READS)
+    (told,) = find_outcomes([asked], FP16, reads=READS)
     assert told.obeyed is None
     assert is_approved(told.got)
-    (by_builder,) = outcomes([asked], FP16, {FP16[0].name: "no kernel does it"}, READS)
+    (by_builder,) = find_outcomes([asked], FP16, {FP16[0].name: "no kernel does it"}, READS)
     assert by_builder.obeyed is False
 
 
@@ -134,6 +134,6 @@ def test_which_layer_is_timed_is_told_now_and_then_and_understood(caplog: pytest
         logger.log("Severity.VERBOSE", f"--------------- Timing Runner: {name} (CaskConvolution[0x80000009])")
     lines = [one.getMessage() for one in caplog.records]
     assert len(lines) == 1, "a build times thousands of kernels"
-    assert heard(lines[0]) == "timing kernels for conv1"
-    assert heard("[TensorRT] WARNING: something else") is None
-    assert heard("Timing Runner: conv1 (x)") is None, "somebody else's line"
+    assert read_progress(lines[0]) == "timing kernels for conv1"
+    assert read_progress("[TensorRT] WARNING: something else") is None
+    assert read_progress("Timing Runner: conv1 (x)") is None, "somebody else's line"

@@ -21,9 +21,9 @@ import tensorrt_fake
 import tensorrt_models as models
 from approval import holds_approved
 from precision_debug_tensorrt import TensorRTBackend
-from precision_debug_tensorrt.engine.kept import is_silent, layers_of_nodes
+from precision_debug_tensorrt.engine.kept import is_silent, map_nodes_to_layers
 from precision_debug_tensorrt.engine.messages import Messages, make_logger
-from precision_debug_tensorrt.engine.network import make_network, refused_marks, tensor_of
+from precision_debug_tensorrt.engine.network import find_refused_marks, make_network, tensor_of
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.engine.tactic_sources import tactics
 from precision_debug_tensorrt.engine.versions import RTX, Api, load_api
@@ -33,7 +33,7 @@ from precision_debug_tensorrt.modes import recipe
 
 from precision_debug.cli import main
 from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.feeds.random import random_feeds
+from precision_debug.feeds.random import draw_feeds
 from precision_debug.records import ModelFiles, SessionSpec
 
 pytest.importorskip("tensorrt_rtx_bindings", reason="needs tensorrt-rtx-cu13-libs and tensorrt-rtx-cu13-bindings")
@@ -68,14 +68,14 @@ def built(
     api: Api, logger: tuple[Messages, Any], proto: onnx.ModelProto, folder: Path, mode: str, **options: Any
 ) -> tuple[Maker, Built]:
     source = source_of(proto, folder)
-    feeds = random_feeds(source.inputs, {}, {}, 0)[0]
+    feeds = draw_feeds(source.inputs, {}, {}, 0)[0]
     given = {"side": "target", **options}
     return build_for_chip(api, logger[1], logger[0], source, recipe(mode), read_options(given), [feeds], chip=CHIP)
 
 
 def markable(maker: Any) -> list[str]:
     layers = maker.plan().layers
-    refused = refused_marks(layers)
+    refused = find_refused_marks(layers)
     return [output.name for layer in layers for output in layer.outputs if output.name not in refused]
 
 
@@ -167,7 +167,7 @@ def test_a_refused_operator_is_named(api: Api, logger: tuple[Messages, Any], tmp
     with pytest.raises(ModelError, match=r"'where' \(NonZero\)"):
         built(api, logger, models.non_zero(), tmp_path, "rtx_fp32")
     source = source_of(models.non_zero(), tmp_path)
-    feeds = random_feeds(source.inputs, {}, {}, 0)[0]
+    feeds = draw_feeds(source.inputs, {}, {}, 0)[0]
     told = build_for_chips(
         api, logger[1], logger[0], source, recipe("rtx_fp32"), read_options({"side": "target"}), [feeds]
     )
@@ -236,7 +236,7 @@ def test_the_command_says_what_stays_in_fp32_and_why(tmp_path: Path, capsys: pyt
 def test_running_without_a_card_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from precision_debug.numbers.cuda import driver
 
-    if not driver.unavailable():
+    if not driver.explain_unavailable():
         pytest.skip("there is a GPU here")
     onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
     assert main(["--model_file", str(tmp_path / "m.onnx"), "--run_mode", "rtx_fp16"]) == 2
@@ -343,7 +343,7 @@ def test_every_node_is_found_in_its_layers(
     notes = [re.findall(r"\[ONNX Layer: ([^\]|]*?)(?: \||\])", layer.metadata) for layer in layers]
     graph = source.model.proto.graph
     unnamed = SimpleNamespace(num_layers=len(layers), get_layer=lambda place: Unnamed(layers[place], place))
-    named, by_tensors = layers_of_nodes(graph, network), layers_of_nodes(graph, unnamed)
+    named, by_tensors = map_nodes_to_layers(graph, network), map_nodes_to_layers(graph, unnamed)
     assert [node for node, places in named.items() if not places] == []
     assert [node for node, places in by_tensors.items() if not places] == []
     for place, nodes in enumerate(notes):

@@ -18,7 +18,7 @@ from precision_debug_tensorrt import TensorRTBackend, on_device, opening
 from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
 from precision_debug_tensorrt.engine.constraints import apply
 from precision_debug_tensorrt.engine.device_memory import Device
-from precision_debug_tensorrt.engine.kept import precisions_of
+from precision_debug_tensorrt.engine.kept import find_precisions
 from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
 from precision_debug_tensorrt.engine.options import read_options
 from tensorrt_fake import HostGpu, fake_tensorrt
@@ -218,17 +218,17 @@ def test_precisions_of_a_recorded_engine() -> None:
                for node in models.residual().graph.node]  # fmt: skip
     output = OutputFacts(name="added", dtype="float32", shape=(), is_shape=False)
     add = LayerFacts(name="Add", type="ELEMENTWISE", inputs=(), outputs=(output,))
-    half = precisions_of([add], read_inspector(data / "needs_constraints_8.6_obey.json"))
+    half = find_precisions([add], read_inspector(data / "needs_constraints_8.6_obey.json"))
     assert half == {"Add": "FP16"}
-    single = precisions_of(network, read_inspector(data / "residual_8.6_tf32.json"))
+    single = find_precisions(network, read_inspector(data / "residual_8.6_tf32.json"))
     assert set(single.values()) == {"FP32"}
     eight = EngineLayer(name="conv1 + relu1", layer_type="CaskConvolution", weights_type="INT8",
                         onnx_nodes=("conv1", "relu1"))  # fmt: skip
-    assert precisions_of(network, [eight]) == {"conv1": "INT8"}
+    assert find_precisions(network, [eight]) == {"conv1": "INT8"}
     qdq = LayerFacts(name="q", type="QUANTIZE", inputs=(), outputs=())
-    assert precisions_of([*network, qdq], [eight]) == {}
+    assert find_precisions([*network, qdq], [eight]) == {}
     region = EngineLayer(name="{ForeignNode[conv1...relu1]}", layer_type="Myelin")
-    assert precisions_of(network, [region]) == {}
+    assert find_precisions(network, [region]) == {}
 
 
 @pytest.mark.parametrize("names", [None, {"relu1_out", "probabilities"}])

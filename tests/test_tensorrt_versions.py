@@ -253,7 +253,7 @@ def test_what_the_parser_tells() -> None:
 
 def test_tensorrt_8_lists_only_what_it_takes_and_marks_none_of_it() -> None:
     """Seen with 8.6.1 on an H200: of Relu, Nowhere it said ([0], False), and Relu was told as refused."""
-    from precision_debug_tensorrt.engine.survey import _refused
+    from precision_debug_tensorrt.engine.survey import _find_refused
 
     class Parser:
         def __init__(self, *groups: tuple[list[int], bool]) -> None:
@@ -262,10 +262,10 @@ def test_tensorrt_8_lists_only_what_it_takes_and_marks_none_of_it() -> None:
         def supports_model(self, _data: bytes, _path: str) -> tuple[bool, tuple[tuple[list[int], bool], ...]]:
             return all(whole for _, whole in self.groups), self.groups
 
-    assert _refused(Parser(([0], False)), b"", "", 2) == {1}
-    assert _refused(Parser(([0, 1], False), ([3], False)), b"", "", 5) == {2, 4}
-    assert _refused(Parser(([0, 1, 2], True)), b"", "", 3) == set()
-    assert _refused(Parser(), b"", "", 1) == {0}
+    assert _find_refused(Parser(([0], False)), b"", "", 2) == {1}
+    assert _find_refused(Parser(([0, 1], False), ([3], False)), b"", "", 5) == {2, 4}
+    assert _find_refused(Parser(([0, 1, 2], True)), b"", "", 3) == set()
+    assert _find_refused(Parser(), b"", "", 1) == {0}
 
 
 def test_an_error_that_is_quoted_is_not_logged_too(caplog: pytest.LogCaptureFixture) -> None:

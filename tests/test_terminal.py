@@ -15,12 +15,12 @@ from approval import begins_approved, holds_approved, is_approved
 from report_factory import make_report, make_row
 
 from precision_debug.cli import progress, summary
-from precision_debug.cli.parser import language_of
-from precision_debug.events import Stage, written
+from precision_debug.cli.parser import choose_language
+from precision_debug.events import Stage, to_plain_event
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Explanation
 from precision_debug.report import Report
-from precision_debug.report.words import text_width, wrapped
+from precision_debug.report.words import measure_text_width, wrap_text
 
 
 def explained() -> Report:
@@ -57,7 +57,7 @@ def test_eighty_columns_break_no_word(monkeypatch: pytest.MonkeyPatch, language:
     report = explained()
     whole = set(printed(report, monkeypatch, 100_000, language, terminal=True).split())
     lines = printed(report, monkeypatch, 80, language, terminal=True).splitlines()
-    assert all(text_width(line.rstrip()) <= 80 for line in lines)
+    assert all(measure_text_width(line.rstrip()) <= 80 for line in lines)
     if language == "en":
         room = 80 - 2 - 16 - 2
         broken = {word for line in lines for word in line.split()} - whole
@@ -74,7 +74,7 @@ def test_where_it_is_no_terminal_each_line_stays_whole(monkeypatch: pytest.Monke
 
 def test_everything_has_chinese() -> None:
     for report in (make_report(60), make_report(60, failure="killed"), explained(), make_report(0)):
-        for line in summary.lines(report, [Path("o.html")]):
+        for line in summary.format_summary(report, [Path("o.html")]):
             assert line.label.en == line.label.zh or not line.label.zh.isascii()
             if line.label.en in ("report", "inputs", "note", "on the answer"):
                 continue  # paths, names, and what a backend of the factory says
@@ -84,7 +84,7 @@ def test_everything_has_chinese() -> None:
 def test_the_advice_of_the_page_is_given_too() -> None:
     rows = (make_row(0, 1e-5), make_row(1, 0.4, error_growth=400.0))
     report = dataclasses.replace(make_report(0), rows=rows)
-    labels = {line.label.en: line.text.en for line in summary.lines(report)}
+    labels = {line.label.en: line.text.en for line in summary.format_summary(report)}
     assert "Every element" in labels["what to look at"] or "Error growth" in labels["what to look at"]
 
 
@@ -102,14 +102,14 @@ def test_the_locale_chooses(monkeypatch: pytest.MonkeyPatch, environment: dict[s
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert language_of() == language
-    assert language_of("en") == "en"
+    assert choose_language() == language
+    assert choose_language("en") == "en"
 
 
 def test_progress_tells_stage_tensors_and_what_is_left() -> None:
     now = [100.0]
     run = progress.Progress("en", clock=lambda: now[0])
-    run.take(written(Stage(text=say("stage_running", side=say("target"), mode="ort_int8"))))
+    run.take(to_plain_event(Stage(text=say("stage_running", side=say("target"), mode="ort_int8"))))
     run.take({"event": "plan", "baseline": 10, "target": 11})
     assert run.left is None
     for _ in range(11):
@@ -118,7 +118,7 @@ def test_progress_tells_stage_tensors_and_what_is_left() -> None:
     assert run.left == pytest.approx(22.0)
     assert is_approved(run.line())
     chinese = progress.Progress("zh", clock=lambda: now[0])
-    chinese.take(written(Stage(text=say("stage_running", side=say("target"), mode="ort_int8"))))
+    chinese.take(to_plain_event(Stage(text=say("stage_running", side=say("target"), mode="ort_int8"))))
     assert chinese.line().startswith("运行目标：ort_int8")
 
 
@@ -131,7 +131,7 @@ def test_a_stage_without_rows_does_not_stand_at_all_of_the_tensors(stage: str) -
         run.take({"event": "row"})
     assert run.line() == "starting, 2 of 2 tensors, 0 s"
     text = say(f"stage_{stage}")
-    run.take(written(Stage(text=text)))
+    run.take(to_plain_event(Stage(text=text)))
     assert run.line() == f"{text}, 0 s"
     assert run.left is None
 
@@ -141,8 +141,8 @@ def test_a_line_now_and_then_where_there_is_no_terminal(
 ) -> None:
     monkeypatch.delenv(progress.VARIABLE)
     said: Any = ""
-    with progress.bar(language="en", every=0.05) as on_event:
-        on_event(written(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
+    with progress.show_progress(language="en", every=0.05) as on_event:
+        on_event(to_plain_event(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
         for _ in range(600):
             said += capsys.readouterr().err
             if said:
@@ -150,28 +150,28 @@ def test_a_line_now_and_then_where_there_is_no_terminal(
             time.sleep(0.05)
     assert begins_approved(said)
     capsys.readouterr()  # another line may have come before the bar ended
-    with progress.bar(language="en") as on_event:
+    with progress.show_progress(language="en") as on_event:
         on_event({"event": "row"})
     assert capsys.readouterr().err == "", "a short run says nothing"
     monkeypatch.setenv(progress.VARIABLE, "off")
     monkeypatch.setattr(progress, "NEWS", 0.0)
-    with progress.bar(language="en", every=0.05) as on_event:
-        on_event(written(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
+    with progress.show_progress(language="en", every=0.05) as on_event:
+        on_event(to_plain_event(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
         time.sleep(0.2)
     assert capsys.readouterr().err == "", "it was switched off"
 
 
 def test_lines_end_at_spaces_and_between_chinese_characters() -> None:
     said = "最终输出 probabilities：3600 个元素中有 3598 个（99.94%），信噪比 -0.1 dB，为输入误差的 1.04 倍。"
-    lines = wrapped(said, 30)
+    lines = wrap_text(said, 30)
     assert "".join(lines).replace(" ", "") == said.replace(" ", "")
-    assert all(text_width(line) <= 30 for line in lines)
-    assert all(text_width(line) > 20 for line in lines[:-1]), "Chinese fills its lines"
+    assert all(measure_text_width(line) <= 30 for line in lines)
+    assert all(measure_text_width(line) > 20 for line in lines[:-1]), "Chinese fills its lines"
     assert not any(line[0] in "，。；：、）" or line[-1] == "（" for line in lines)
-    assert wrapped("a " + "b" * 50, 20) == ["a", "b" * 20, "b" * 20, "b" * 10]
-    assert wrapped("", 20) == [""]
+    assert wrap_text("a " + "b" * 50, 20) == ["a", "b" * 20, "b" * 20, "b" * 10]
+    assert wrap_text("", 20) == [""]
     for width in (1, 2, 3):
-        assert "".join(wrapped("中文 ab", width)).replace(" ", "") == "中文ab"
+        assert "".join(wrap_text("中文 ab", width)).replace(" ", "") == "中文ab"
 
 
 def test_where_nothing_is_wrong_the_first_screen_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,9 @@ def test_where_nothing_is_wrong_the_first_screen_is_short(monkeypatch: pytest.Mo
         assert len(lines) <= 8
         assert sum(len(line.split()) for line in lines) <= 110
         assert not any("note number" in line for line in lines)
-    assert sum("note number" in line.text.en for line in summary.lines(calm)) == 6, "without a report all is said"
+    assert sum("note number" in line.text.en for line in summary.format_summary(calm)) == 6, (
+        "without a report all is said"
+    )
     assert "note number 0" in printed(explained(), monkeypatch, 400, "en", terminal=False) or not explained().notes
 
 
@@ -194,12 +196,12 @@ def test_a_single_tensor_and_identical_outputs_are_said_as_they_are() -> None:
     report = dataclasses.replace(
         report, rows=(same_bits,), target=dataclasses.replace(report.target, mode="ort_opt", precision="")
     )
-    said = next(summary.lines(report)).text.en
+    said = next(summary.format_summary(report)).text.en
     assert holds_approved(said)
     assert "is identical" in said
     assert "1.7e" not in said
     two = dataclasses.replace(report, rows=(same_bits, make_row(1, 0.0, is_output=True)))
-    assert "every output is identical" in next(summary.lines(two)).text.en
+    assert "every output is identical" in next(summary.format_summary(two)).text.en
 
 
 def test_a_notebook_shows_the_sentence_and_the_worst_rows() -> None:

@@ -25,7 +25,7 @@ from precision_debug.cli import main
 from precision_debug.recording import open_recording
 from precision_debug.records import ModelFiles
 from precision_debug.report.blame import blame
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT
 from precision_debug.run.fix_finder import FixFinder
@@ -235,8 +235,8 @@ def test_nothing_is_offered_where_only_everything_helps(tmp_path: Path) -> None:
     assert report.to_keep is not None
     assert report.to_keep.tried is not None
     assert (report.to_keep.option, report.to_keep.tried.state) == ("", "none")
-    assert any(text.en.startswith("No fix was found") for text in lead(report))
-    assert any(text.zh.startswith("未找到修复") for text in lead(report))
+    assert any(text.en.startswith("No fix was found") for text in lead_sentences(report))
+    assert any(text.zh.startswith("未找到修复") for text in lead_sentences(report))
 
 
 def test_the_sentence_says_what_was_measured(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_the_sentence_says_what_was_measured(tmp_path: Path) -> None:
     low = [row for row in after.rows if row.view.startswith("rounded to") and not row.view.endswith("behind float32")]
     assert tried.still.low == sum(row.target_op_type not in ("Cast", "Input") for row in low)
     assert 0 < tried.still.low < tried.was.low
-    said = next(text for text in lead(before) if text.en.startswith("Tried: "))
+    said = next(text for text in lead_sentences(before) if text.en.startswith("Tried: "))
     assert f"{tried.still.low} of {tried.still.of} operators still" in said.en
 
 
@@ -402,7 +402,7 @@ def test_where_every_operator_is_needed_each_was_left_low(tmp_path: Path) -> Non
     tried = report.to_keep.tried
     assert tried is not None
     assert (tried.state, tried.each) == ("none", True)
-    assert holds_approved([text.en for text in lead(report)])
+    assert holds_approved([text.en for text in lead_sentences(report)])
 
 
 def test_a_mask_far_from_the_culprit_is_found_by_leaving_the_rest_low(tmp_path: Path) -> None:

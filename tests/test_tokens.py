@@ -13,9 +13,15 @@ import openpyxl
 import pytest
 
 import precision_debug
-from precision_debug.cli.summary import lines
-from precision_debug.numbers.measure_tokens import Roles, mean_kl, measure_tokens, otherwise, roles_of
-from precision_debug.observe.token_errors import by_token
+from precision_debug.cli.summary import format_summary
+from precision_debug.numbers.measure_tokens import (
+    Roles,
+    change_middle_token,
+    compute_mean_kl,
+    find_roles,
+    measure_tokens,
+)
+from precision_debug.observe.token_errors import split_by_token
 from precision_debug.report.model import Report
 
 WORDS, WIDTH, LAYERS = 32, 16, 3
@@ -95,11 +101,11 @@ def test_the_mean_kl_is_that_of_the_tokens() -> None:
     base, target = draw.normal(size=(2, 5, 40)) * 8, draw.normal(size=(2, 5, 40)) * 8
     ours, theirs = (one - np.log(np.exp(one).sum(-1, keepdims=True)) for one in (base, target))
     keys = draw.normal(size=(2, 5, 16))
-    got = mean_kl({"keys": keys, "scores": base}, {"keys": keys, "scores": target})
+    got = compute_mean_kl({"keys": keys, "scores": base}, {"keys": keys, "scores": target})
     assert got == pytest.approx(float((np.exp(ours) * (ours - theirs)).sum(-1).mean()))
-    assert mean_kl({"scores": base}, {"scores": base}) == 0
+    assert compute_mean_kl({"scores": base}, {"scores": base}) == 0
     with pytest.raises(ValueError, match="tokens"):
-        mean_kl({"label": np.array([3])}, {"label": np.array([3])})
+        compute_mean_kl({"label": np.array([3])}, {"label": np.array([3])})
 
 
 def test_padding_is_no_token_on_either_end() -> None:
@@ -108,13 +114,13 @@ def test_padding_is_no_token_on_either_end() -> None:
     mask[0, :3] = 0
     mask[1, 6:] = 0
     feeds = {"input_ids": IDS, "attention_mask": mask}
-    roles = roles_of(feeds, {"logits": logits}, {"logits": logits}, {})
+    roles = find_roles(feeds, {"logits": logits}, {"logits": logits}, {})
     assert roles == Roles(ids="input_ids", logits="logits", target_logits="logits", mask="attention_mask")
     tokens = measure_tokens(feeds, logits, logits, roles)
     assert [(one.row, one.place, one.id is None) for one in tokens.tokens] == [
         *((0, place, place == 8) for place in range(4, 9)), *((1, place, place == 6) for place in range(1, 7)),
     ]  # fmt: skip
-    changed = otherwise(feeds, roles, WORDS)
+    changed = change_middle_token(feeds, roles, WORDS)
     assert changed is not None
     assert [np.flatnonzero(changed[0]["input_ids"][row] != IDS[row]).tolist() for row in range(2)] == [[5], [3]]
 
@@ -137,7 +143,7 @@ def test_what_is_not_finite_is_told_and_never_the_worst() -> None:
      ((8, 16), 2, False), ((2, 8, 8, 16), 2, True), ((3, 7, 2), 2, False)],
 )  # fmt: skip
 def test_axes_of_tokens(shape: tuple[int, ...], rows: int, known: bool) -> None:
-    found = by_token(np.zeros(shape), rows, 8)
+    found = split_by_token(np.zeros(shape), rows, 8)
     assert (found is not None) is known
     assert found is None or len(found) == rows * 8
 
@@ -145,7 +151,7 @@ def test_axes_of_tokens(shape: tuple[int, ...], rows: int, known: bool) -> None:
 def test_what_a_token_makes_stands_with_it() -> None:
     """[rows, heads, tokens, width]: the values are those of the token, not of the head."""
     array = np.arange(2 * 4 * 8 * 3).reshape(2, 4, 8, 3)
-    found = by_token(array, 2, 8)
+    found = split_by_token(array, 2, 8)
     assert found is not None
     assert found[8 + 5].tolist() == array[1, :, 5].ravel().tolist()
 
@@ -227,5 +233,5 @@ def test_every_format_has_them(compared: Report, tmp_path: Path) -> None:
     assert [line[5] for line in told] == pytest.approx([one.difference for one in tokens.tokens])
     assert [line[0] for line in book["Token Layers"].iter_rows(min_row=2, values_only=True)] == list(tokens.tensors)
     assert '"tokens":{"tokens":[[' in (tmp_path / "r.html").read_text(encoding="utf-8")
-    labels = [line.label.en for line in lines(compared)]
+    labels = [line.label.en for line in format_summary(compared)]
     assert labels.count("tokens") == labels.count("who moves it") == 1

@@ -23,9 +23,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import TorchBackend
 from precision_debug_torch.backend import open_model
-from precision_debug_torch.engine.compiled_session import touched
+from precision_debug_torch.engine.compiled_session import was_touched
 from precision_debug_torch.live import compare_module
-from precision_debug_torch.make import twin
+from precision_debug_torch.make import make_twin
 from precision_debug_torch.model import example_feeds, from_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from warm import command
@@ -374,7 +374,7 @@ def test_a_run_that_leaves_state_behind_is_noticed(change: str) -> None:
     module.register_buffer("nothing", torch.tensor([math.nan, 1.0]))
     module.kept = [1, {"a": torch.zeros(2)}]
     module.count = 0
-    own = twin(module)
+    own = make_twin(module)
     if change == "buffer":
         own.steps += 1
     elif change == "number":
@@ -383,7 +383,7 @@ def test_a_run_that_leaves_state_behind_is_noticed(change: str) -> None:
         own.kept[1]["a"] += 1
     elif change == "NaN":
         own.nothing[1] = math.nan
-    assert touched(own, module) is bool(change)
+    assert was_touched(own, module) is bool(change)
 
 
 @pytest.mark.parametrize("level", ["op", "module"])

@@ -113,7 +113,7 @@ def test_an_option_is_tried_and_the_truer_side_is_told(models: str) -> None:
     assert report.explanation is not None
     (culprit,) = report.explanation.culprits
     assert culprit.cause == "fewer_roundings"
-    said = [sentence.en for sentence in lead.lead(report)]
+    said = [sentence.en for sentence in lead.lead_sentences(report)]
     assert "lost the precision" not in said[0]
     assert holds_approved(said[0])
     assert holds_approved(list(said), 2)
@@ -153,7 +153,7 @@ def test_what_never_ran_is_not_said_to_leave_an_error(models: str, monkeypatch: 
     assert report.to_keep is not None
     assert report.to_keep.tried is not None
     assert report.to_keep.tried.state == "not tried"
-    assert "failed with every setting" in " ".join(sentence.en for sentence in lead.lead(report))
+    assert "failed with every setting" in " ".join(sentence.en for sentence in lead.lead_sentences(report))
 
 
 def _fails(_module: Any, names: Any, _where: str) -> None:

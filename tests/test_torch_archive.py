@@ -16,7 +16,7 @@ from warm import command
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from precision_debug_torch.engine.archive import data_only  # noqa: E402
+from precision_debug_torch.engine.archive import load_data_only  # noqa: E402
 from precision_debug_torch.model import example_feeds, read_model  # noqa: E402
 
 import precision_debug  # noqa: E402
@@ -187,7 +187,7 @@ def test_torchscript_that_writes_files_is_refused(tmp_path: Path) -> None:
 def test_the_switch_is_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     data = pickled(Canary(tmp_path / "ran"))
-    with data_only(), pytest.raises(pickle.UnpicklingError):
+    with load_data_only(), pytest.raises(pickle.UnpicklingError):
         torch.load(io.BytesIO(data), weights_only=False)
     assert not (tmp_path / "ran").exists()
     torch.load(io.BytesIO(data), weights_only=False)

@@ -22,7 +22,7 @@ from precision_debug_torch import make
 from precision_debug_torch.backend import on_device
 from precision_debug_torch.model import from_module
 from precision_debug_torch.modes import recipe
-from precision_debug_torch.on_device import meeting_place
+from precision_debug_torch.on_device import choose_device
 from precision_debug_torch.workbench import TorchWorkbench
 
 import precision_debug
@@ -85,8 +85,8 @@ def test_parameters_on_several_devices_stay_there(monkeypatch: pytest.MonkeyPatc
             "first.weight": ("cpu", torch.bfloat16), "first.bias": ("cpu", torch.bfloat16),
             "second.weight": ("meta", torch.bfloat16), "second.bias": ("meta", torch.bfloat16),
         }  # fmt: skip
-    assert make.placed(model, {"device": "cpu"}) == torch.device("cpu")
-    assert make.placed(from_module(torch.nn.Linear(2, 2)), {}) == make.chosen_device({})
+    assert make.choose_placement(model, {"device": "cpu"}) == torch.device("cpu")
+    assert make.choose_placement(from_module(torch.nn.Linear(2, 2)), {}) == make.chosen_device({})
 
 
 def test_as_built_runs_where_the_factory_has_put_it() -> None:
@@ -98,8 +98,8 @@ def test_as_built_runs_where_the_factory_has_put_it() -> None:
 def test_a_pair_is_compared_where_the_larger_tensor_is() -> None:
     small, large = torch.empty(4, device="meta", dtype=torch.bfloat16), torch.empty(4, device="meta")
     there = torch.empty(4, dtype=torch.float64)
-    assert meeting_place(small, large) == torch.device("meta")
-    assert meeting_place(there, small) == torch.device("meta"), "a GPU before the host, however large"
+    assert choose_device(small, large) == torch.device("meta")
+    assert choose_device(there, small) == torch.device("meta"), "a GPU before the host, however large"
 
 
 def test_two_gpus_compare_on_one_and_a_gpu_beside_the_host_there(monkeypatch: pytest.MonkeyPatch) -> None:

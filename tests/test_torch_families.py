@@ -136,7 +136,7 @@ def test_torchs_own_fast_path_is_taken_where_a_plain_run_takes_it(build: Any) ->
 def test_no_hook_is_called_inside_a_recurrent_call_of_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN's lock is held there; the other run waits for it. The rows are those of a run without the lock."""
     plain = compared("recurrent", "torch_fp64")
-    monkeypatch.setattr(function_calls, "_by_cudnn", lambda args: True)
+    monkeypatch.setattr(function_calls, "_may_use_cudnn", lambda args: True)
     tell, inside = session.Trace._tell, []
 
     def told(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from precision_debug_torch.backend import open_model
-from precision_debug_torch.engine.kernels import heard, kernels_of
+from precision_debug_torch.engine.kernels import kernels_of, record_sources
 from precision_debug_torch.model import example_feeds, from_module
 
 ON_A_GPU = """
@@ -62,6 +62,6 @@ def test_nobody_listens_afterwards() -> None:
     from torch._inductor.graph import GraphLowering
 
     before = GraphLowering.save_output_code
-    with heard():
+    with record_sources():
         assert GraphLowering.save_output_code is not before
     assert GraphLowering.save_output_code is before

@@ -140,7 +140,7 @@ def test_module_level_is_paired_too(tmp_path: Path) -> None:
 
 
 def weights(factory: str, exported: str, work: Path, change: Any = None) -> tuple[dict[str, str], tuple[str, ...]]:
-    from precision_debug_torch.engine.exported_weights import check_weights, summary
+    from precision_debug_torch.engine.exported_weights import check_weights, summarise_weights
     from precision_debug_torch.model import from_module
 
     path = export(exported, work / "model.onnx")
@@ -148,7 +148,7 @@ def weights(factory: str, exported: str, work: Path, change: Any = None) -> tupl
     if change is not None:
         change(module)
     found = check_weights(from_module(module, inputs), path)
-    return {weight.name: weight.state for weight in found}, summary(found, path)
+    return {weight.name: weight.state for weight in found}, summarise_weights(found, path)
 
 
 def test_weights_of_an_export_agree_and_folded_ones_are_recognised(tmp_path: Path) -> None:

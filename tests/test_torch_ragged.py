@@ -143,7 +143,7 @@ def test_what_torch_gives_no_values_of_is_said(monkeypatch: pytest.MonkeyPatch) 
     def fails(tensor: Any) -> Any:
         raise RuntimeError("no such layout")
 
-    monkeypatch.setattr(call_values, "packed", fails)
+    monkeypatch.setattr(call_values, "pack_parts", fails)
     report = compare_module(*padded(), run_mode="torch_bf16", device="cpu")
     hidden = [row for row in report.rows if row.comparison is None]
     assert {row.op_type for row in hidden} == {"aten._transformer_encoder_layer_fwd", "aten._nested_tensor_from_mask"}

@@ -94,7 +94,7 @@ def test_inherited_errors_are_those_of_the_host_and_stay_on_the_device(
     copied: list[str] = []
     there = session.as_array
     monkeypatch.setattr(session, "as_array", lambda value, name="": copied.append(name) or there(value, name=name))
-    monkeypatch.setattr(workbench, "_half_of_what_is_free", lambda: free)
+    monkeypatch.setattr(workbench, "_half_of_free_memory", lambda: free)
 
     def told(where: str) -> dict[str, float | None]:
         copied.clear()

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from planted import training_further, training_third
 
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 CASES = {one.name: one for one in (*training_further.CASES, *training_third.CASES)}
 
@@ -55,7 +55,7 @@ def test_a_gradient_of_exactly_0_is_not_the_worst_output() -> None:
     report = explained("healthy_bias_before_norm")
     assert report.exit_status == 0
     assert report.explanation.decided_by_rounding == ("gradient/a.bias",)
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert said.en.startswith("Nothing to do: all")
     assert "`gradient/n.weight` is off by 0.001" in said.en
     assert holds_approved(said.en)
@@ -69,8 +69,8 @@ def test_who_makes_the_nan_of_both_runs_is_named(name: str, who: str, output: st
     report = explained(name)
     assert report.exit_status == 1
     assert (first(report).name, first(report).cause) == (who, "born_on_both")
-    assert any(f"makes the NaN of `{output}`" in said.en for said in lead(report))
-    assert any("in the baseline too" in said.en for said in lead(report))
+    assert any(f"makes the NaN of `{output}`" in said.en for said in lead_sentences(report))
+    assert any("in the baseline too" in said.en for said in lead_sentences(report))
 
 
 def test_who_writes_in_place_over_what_the_backward_pass_reads_is_named() -> None:
@@ -79,7 +79,7 @@ def test_who_writes_in_place_over_what_the_backward_pass_reads_is_named() -> Non
 
 
 def test_an_overflow_is_told_of_the_operator_whose_results_are_too_large() -> None:
-    said = lead(explained("contrastive_first_scale"))[0].en
+    said = lead_sentences(explained("contrastive_first_scale"))[0].en
     assert "`backward/mul/mul#2` reaches" in said
     assert "`exp` reaches" not in said
 
@@ -88,7 +88,7 @@ def test_an_overflow_is_told_of_the_operator_whose_results_are_too_large() -> No
 def test_a_gradient_that_the_target_lacks_is_told_first(name: str) -> None:
     report = explained(name)
     assert report.exit_status == 1
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert begins_approved(said.en)
     assert "gradient/a.weight" in said.zh
     row = next(row for row in report.rows if row.name == "gradient/a.weight")

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 MODES = ("torch_autocast_bf16", "torch_autocast_fp16", "torch_bf16")
 TOKENS = torch.randint(1, 60, (2, 12), generator=torch.Generator().manual_seed(4))
@@ -138,7 +138,7 @@ def test_nobody_is_blamed_in_a_healthy_step(name: str, mode: str) -> None:
         model.module, inputs, run_mode=mode, device="cpu", optimiser=model.optimiser, settings={"step": step},
         explain="fast", tolerance=Tolerance(given=False),
     )  # fmt: skip
-    said = lead(report)[0].en
+    said = lead_sentences(report)[0].en
     assert report.explanation is not None
     assert [culprit.name for culprit in report.explanation.culprits] == [], said
     assert report.exit_status == 0, said

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
 from precision_debug.report import Report
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 def step(eps: float, *, dead: bool) -> Report:
@@ -50,8 +50,8 @@ def test_an_update_that_is_divided_by_0_on_both_sides_is_told_as_that(dead: bool
     first = report.explanation.culprits[0]
     assert first.name.startswith("optimiser/")
     assert (first.evidence["epsilon"], first.evidence["dtype"]) == (1e-8, "float16")
-    assert begins_approved([said.en for said in lead(report)])
-    assert any(said.zh.startswith("优化器更新 `") for said in lead(report))
+    assert begins_approved([said.en for said in lead_sentences(report)])
+    assert any(said.zh.startswith("优化器更新 `") for said in lead_sentences(report))
 
 
 def test_an_epsilon_that_float16_holds_divides_nothing_by_0() -> None:

@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
-from precision_debug.report.lead import lead
-from precision_debug.report.tried import _nothing as tried_words
-from precision_debug.search import ToKeep, Tried
+from precision_debug.report.lead import lead_sentences
+from precision_debug.report.tried import _describe_nothing_found as tried_words
+from precision_debug.search import ToKeep, TriedFix
 
 
 class Coarse(torch.autograd.Function):
@@ -87,11 +87,11 @@ def test_underflow_is_told_with_the_scale_that_mends_it() -> None:
     assert first.cause == "gradient_underflow"
     assert first.evidence["where"] == "backward/log_softmax/_log_softmax_backward_data"
     assert report.exit_status == 1
-    english = lead(report)[0].en
+    english = lead_sentences(report)[0].en
     assert english.startswith("The gradient of `")
     assert "becomes 0" in english
     assert "now 1" in english
-    assert "变为 0" in lead(report)[0].zh
+    assert "变为 0" in lead_sentences(report)[0].zh
     assert len(report.explanation.culprits) == 1  # one switch mends them all
     assert report.to_keep.tried.state == "mended"
     assert report.to_keep.tried.after < 0.01 < report.to_keep.tried.before
@@ -105,7 +105,7 @@ def test_overflow_is_told_with_the_scale_that_holds() -> None:
     report = compared("torch_autocast_fp16", step="backward", loss_scale=2.0**26)
     first = report.explanation.culprits[0]
     assert first.cause == "gradient_overflow"
-    assert "Scale the loss by 2^" in lead(report)[0].en
+    assert "Scale the loss by 2^" in lead_sentences(report)[0].en
     assert (report.to_keep.tried.state, report.to_keep.tried.before) == ("mended", None)  # NaN or Inf before
 
 
@@ -125,7 +125,7 @@ def test_a_parameter_that_stagnates_is_told() -> None:
     named = [one for one in report.explanation.culprits if one.cause == "update_lost"]
     assert len(named) == 1
     assert named[0].evidence["share"] > 0.5
-    said = lead(report)
+    said = lead_sentences(report)
     assert "stagnates" in said[0].en
     assert "float32" not in said[0].en  # what helps is said where it was run
     assert holds_approved(said[1].en)
@@ -145,7 +145,7 @@ class Halves(nn.Module):
 @pytest.mark.parametrize(("whole", "each"), [(None, False), (0.3, False), (0.0, True)])
 def test_only_keeping_all_of_them_helps_where_that_was_measured(whole: float | None, each: bool) -> None:
     """It was said where keeping all of them left NaN, and where that was not run."""
-    tried = Tried(state="none", before=0.4, after=0.4, runs=10, whole=whole, whole_ran=True, each=True)
+    tried = TriedFix(state="none", before=0.4, after=0.4, runs=10, whole=whole, whole_ran=True, each=True)
     said = tried_words(ToKeep(unit="module", of=4, tried=tried), tried)
     assert ("only keeping all" in said.en) is each
     assert ("只有全部保留才有效" in said.zh) is each
@@ -175,8 +175,8 @@ def test_no_scale_below_1_is_offered() -> None:
 def test_a_loss_in_float16_overflows_by_its_scale_alone(loss: Any) -> None:
     """65536, which GradScaler begins with, is above float16's largest number: the first thing that backward casts."""
     report = compared("torch_autocast_fp16", loss=loss, step="backward")
-    first = lead(report)[0].en
+    first = lead_sentences(report)[0].en
     assert report.explanation.culprits[0].cause == "gradient_overflow", first
     assert "is NaN or Inf" in first
     assert "Scale the loss by 2^1" in first
-    assert begins_approved([said.en for said in lead(report)])
+    assert begins_approved([said.en for said in lead_sentences(report)])

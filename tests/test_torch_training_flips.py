@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
 from precision_debug.report import Verdict
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 class Rounded(torch.autograd.Function):
@@ -65,6 +65,6 @@ def test_what_bf16_costs_a_gradient_through_an_instance_norm_is_as_expected() ->
     assert cost / 2 < error < cost * 2, (cost, error)
     assert report.verdict is Verdict.EXPECTED
     bound = report.explanation.allowed_at["gradient/0.weight"] if report.explanation is not None else 0.0
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert f"within its bound of {bound:.4g}" in said.en
     assert "若干倍" in said.zh

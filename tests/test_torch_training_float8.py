@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.explain import casts
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 _MISSING = what_is_missing("convert_to_float8_training", "Float8LinearConfig", training=True)
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"torchao cannot train in float8: {_MISSING}")
@@ -99,7 +99,7 @@ def test_a_healthy_step_blames_nobody_and_says_what_ran(step: str) -> None:
     report = compared(Net, step)
     said = [str(note) for note in report.target.notes]
     assert any(one.startswith("2 of 3 linear layers") and "emulated" in one for one in said), said
-    assert report.explanation.culprits == (), lead(report)[0].en
+    assert report.explanation.culprits == (), lead_sentences(report)[0].en
     assert report.exit_status == 0
 
 
@@ -130,8 +130,8 @@ def test_an_operand_that_an_outlier_flushes_is_told_and_mended(net: Any, where: 
     assert (first.evidence["where"], first.evidence["dtype"]) == (where, dtype)
     assert first.evidence["share"] > 0.8
     assert first.evidence["largest"] > 1e5 * first.evidence["typical"]
-    assert "becomes 0 in float8" in lead(report)[0].en
-    assert "变为 0" in lead(report)[0].zh
+    assert "becomes 0 in float8" in lead_sentences(report)[0].en
+    assert "变为 0" in lead_sentences(report)[0].zh
     assert report.exit_status == 1
     assert (report.to_keep.tried.state, report.to_keep.keys) == ("mended", ("up",))
     assert 0 < report.to_keep.tried.still.low < report.to_keep.tried.was.low

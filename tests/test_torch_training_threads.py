@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from precision_debug.cli import main
 from precision_debug.records import Tolerance
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 CASES = {
     "infinite_gradient": ("backward/mul/mul", "gradient_overflow", "a loss scale of 2\\^13 .* as expected"),
@@ -68,6 +68,6 @@ def test_an_epsilon_below_the_type_is_named(name: str) -> None:
     first = report.explanation.culprits[0]
     assert (first.cause, first.name.partition("/")[0]) == ("epsilon_lost", "optimiser")
     assert first.evidence["parameters"] == 4
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert "divides the update of `" in said.en
     assert "除以 0" in said.zh

@@ -22,7 +22,7 @@ from precision_debug_torch.modes import availability
 import precision_debug
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.records import Status
-from precision_debug.report.sections import precision
+from precision_debug.report.sections import make_precision_section
 
 MODELS = Path(torch_models.__file__)
 WIDE = """
@@ -100,7 +100,7 @@ def test_a_quantised_layer_is_int8_and_its_own_steps_are_no_rows(wide: str) -> N
     report = precision_debug.compare(f"{wide}:make", run_mode="torch_int8", device="cpu", explain="off")
     assert not [row.name for row in report.rows if row.status is Status.UNMATCHED]
     assert holds_approved([str(note) for note in report.notes])
-    lines = [[cell.text.en for cell in line] for line in precision(report).lines]
+    lines = [[cell.text.en for cell in line] for line in make_precision_section(report).lines]
     assert [line[1] for line in lines if line[0] == "INT8"] == ["2"]
 
 

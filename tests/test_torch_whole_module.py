@@ -19,7 +19,7 @@ from torch import nn
 
 from precision_debug.errors import ModelError
 from precision_debug.records import Status, Tolerance
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 X = torch.linspace(-1, 1, 16).reshape(2, 8)
 
@@ -146,7 +146,7 @@ def test_lines_that_one_run_alone_takes_and_tensors_without_an_element() -> None
     empty = [row for row in report.compared if not row.comparison.base.elements]
     assert empty
     full = len(report.compared) - len(empty)
-    first = lead(report)[0]
+    first = lead_sentences(report)[0]
     assert first.en.startswith(f"Nothing to do: all {full} compared tensors agree")
     assert f"比较的 {full} 个张量全部一致" in first.zh
 

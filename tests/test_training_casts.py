@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 BF16, FP16 = "torch_autocast_bf16", "torch_autocast_fp16"
 TYPES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "fp16": torch.float16}
@@ -79,7 +79,7 @@ def test_what_becomes_0_is_an_underflow(mode: str, kind: str, times: float, shar
     assert first.evidence["dtype"] == dtype
     assert first.evidence["where"] == "backward/b/addmm/mm"
     assert first.evidence["share"] == pytest.approx(share, abs=0.005)
-    said = lead(report)
+    said = lead_sentences(report)
     assert f"is cast to {dtype}: " in said[0].en
     assert "变为 0" in said[0].zh
     tried = report.to_keep.tried
@@ -95,7 +95,7 @@ def test_what_is_too_large_stays_an_overflow(kind: str, times: float, count: int
     first = report.explanation.culprits[0]
     assert (first.cause, first.evidence["count"], first.evidence["cut"]) == ("overflow", count, cut)
     assert first.evidence["source"] == "backward/b/addmm/mm"
-    assert ("cut off" if cut else "overflow where") in lead(report)[0].en
+    assert ("cut off" if cut else "overflow where") in lead_sentences(report)[0].en
 
 
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
@@ -104,7 +104,7 @@ def test_what_is_only_rounded_names_the_type(kind: str) -> None:
     first, dtype = report.explanation.culprits[0], str(TYPES[kind]).removeprefix("torch.")
     assert (first.cause, first.evidence["cast"]) == ("coarse", dtype)
     assert 2.0**-7 < first.evidence["error"] < 2.0**-3
-    assert f"is cast to {dtype}, which is too coarse" in lead(report)[0].en
+    assert f"is cast to {dtype}, which is too coarse" in lead_sentences(report)[0].en
 
 
 @pytest.mark.parametrize(("ahead", "cause"), [(1e-3, "underflow"), (1e4, "overflow")])

@@ -21,7 +21,11 @@ from torch.nn import functional
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.products.training.training_faults import first_departure, steps_with_a_band, untrained
+from precision_debug.products.training.training_faults import (
+    count_steps_with_band,
+    find_first_departure,
+    find_untrained,
+)
 from precision_debug.recording.training_log import read_log
 
 STEPS = 40
@@ -138,7 +142,7 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
     run, what, step = FAULTS[name]
     torch.manual_seed(3)
     run(tmp_path)
-    found = first_departure(read_log(tmp_path))
+    found = find_first_departure(read_log(tmp_path))
     assert found is not None
     assert (found.what, found.step) == (what, step)
     assert main(["training", str(tmp_path), "--lang", "zh"]) == 1
@@ -295,10 +299,10 @@ def test_healthy_loops_are_not_blamed(name: str, tmp_path: Path) -> None:
     torch.manual_seed(3)
     HEALTHY[name](tmp_path)
     steps = read_log(tmp_path)
-    assert steps_with_a_band(steps)
-    assert first_departure(steps) is None
+    assert count_steps_with_band(steps)
+    assert find_first_departure(steps) is None
     assert all(math.isfinite(one.norm) and one.norm < 1e3 for step in steps for one in step.parameters.values())
-    never = untrained(steps)
+    never = find_untrained(steps)
     assert (never.names if never is not None else ()) == (
         ("pooler.bias", "pooler.weight") if name == "experts" else ()
     )
@@ -310,5 +314,5 @@ def test_a_log_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     steps = read_log(tmp_path)
     assert steps[0].parameters["w"].moved == 0.001
     assert steps[0].parameters["w"].still is None
-    assert first_departure(steps) is None
+    assert find_first_departure(steps) is None
     assert main(["training", str(tmp_path), "--lang", "en"]) == 0

@@ -18,7 +18,7 @@ from torch import nn
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import InputError, UsageError
-from precision_debug.products.training.training_faults import first_departure
+from precision_debug.products.training.training_faults import find_first_departure
 from precision_debug.recording.training_log import read_log
 
 FACTORY = """
@@ -87,7 +87,7 @@ def test_the_first_step_that_leaves_its_band_is_told(
     tmp_path: Path, spoilt: int, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained(tmp_path, spoilt=spoilt)
-    found = first_departure(read_log(tmp_path))
+    found = find_first_departure(read_log(tmp_path))
     assert (found.step if found is not None else -1) == spoilt
     assert main(["training", str(tmp_path), "--output", str(tmp_path / "page.html"), "--lang", "en"]) == status
     said = capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_nan_leaves_the_band_at_once(tmp_path: Path) -> None:
             optimiser.zero_grad()
             net(torch.full((1, 2), value)).sum().backward()
             optimiser.step()
-    found = first_departure(read_log(tmp_path))
+    found = find_first_departure(read_log(tmp_path))
     assert found is not None
     assert (found.step, found.what, found.parameter) == (1, "broken", "weight")
     assert main(["training", str(tmp_path), "--output", str(tmp_path / "page.html"), "--lang", "en"]) == 1

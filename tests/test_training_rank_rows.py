@@ -20,7 +20,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import InputError, UsageError
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 from tests.planted import rank_faults
 
 QUICK = ("overflow_batch", "rounding_fsdp", "rounding_everywhere", "underflow", "dropped", "own_backward")
@@ -79,14 +79,14 @@ def test_the_sentence_names_the_rank_and_compares_the_others(runs: Path) -> None
     first = report.explanation.culprits[0]
     assert (first.name, first.ranks) == ("rank1/backward/gelu/gelu_backward", (1,))
     assert first.errors["1"] > 5 * first.errors["0"] > 0
-    said = lead(report)[0]
+    said = lead_sentences(report)[0]
     assert holds_approved(said.en)
     assert "仅 rank 1 如此" in said.zh
     assert report.to_keep is None or "rank" not in report.to_keep.option
     broken = compared("overflow_batch", runs / "overflow_batch").explanation.culprits[0]
     assert broken.errors["1"] == math.inf > broken.errors["0"]
     everywhere = compared("rounding_everywhere", runs / "rounding_everywhere")
-    assert "All ranks have it (0, 1)." in lead(everywhere)[0].en
+    assert "All ranks have it (0, 1)." in lead_sentences(everywhere)[0].en
     assert len(everywhere.explanation.culprits) == 1
 
 

@@ -17,8 +17,8 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.products.training.rank_faults import first_rank_fault
-from precision_debug.recording.rank_log import joined, rank_file, read_ranks
+from precision_debug.products.training.rank_faults import find_first_rank_fault
+from precision_debug.recording.rank_log import join_shards, rank_file, read_ranks
 
 FAULTS = {
     "ddp_inf": ("broken", 1, (1,)),
@@ -58,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_of_a_rank_is_named(runs: Path, name: str) -> None:
-    found = first_rank_fault(read_ranks(runs / name))
+    found = find_first_rank_fault(read_ranks(runs / name))
     assert found is not None
     assert (found.what, found.step, found.ranks) == FAULTS[name]
     if name == "ddp_rounded":
@@ -71,12 +71,12 @@ def test_a_planted_fault_of_a_rank_is_named(runs: Path, name: str) -> None:
 def test_healthy_ranks_are_not_blamed(runs: Path, name: str) -> None:
     steps = read_ranks(runs / name)
     assert [(step.step, sorted(step.ranks)) for step in steps] == [(0, [0, 1]), (1, [0, 1]), (2, [0, 1])]
-    assert first_rank_fault(steps) is None
+    assert find_first_rank_fault(steps) is None
 
 
 def test_shards_join_to_the_whole_gradient(runs: Path) -> None:
     """DDP and FSDP2 do the same steps, so their numbers are the same however they are kept."""
-    whole, sharded = (joined(read_ranks(runs / name)) for name in ("ddp_clean", "fsdp_clean"))
+    whole, sharded = (join_shards(read_ranks(runs / name)) for name in ("ddp_clean", "fsdp_clean"))
     shards = read_ranks(runs / "fsdp_clean")[0].ranks
     assert [shards[rank].shards["body.weight"].start for rank in (0, 1)] == [0, 144]
     assert len(whole) == len(sharded) == 3

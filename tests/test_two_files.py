@@ -13,7 +13,7 @@ from approval import holds_approved
 from onnx import helper
 
 import precision_debug
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 def quarters(read: list[str]) -> onnx.ModelProto:
@@ -123,7 +123,7 @@ def test_another_operator_in_a_tensors_place_is_told_whoever_runs_it(tmp_path: P
     report = precision_debug.compare(
         second, baseline_model=first, run_mode="ov_fp32", baseline="ort_fp32", inputs=graphs[0].feeds
     )
-    assert holds_approved(lead(report)[0].en)
+    assert holds_approved(lead_sentences(report)[0].en)
 
 
 @pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
@@ -137,7 +137,7 @@ def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str,
         tmp_path / "target.onnx", baseline_model=str(tmp_path / "base.onnx"), run_mode=mode, baseline="ort_fp32",
         inputs={"x": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)},
     )  # fmt: skip
-    sentence = lead(report)[0]
+    sentence = lead_sentences(report)[0]
     what = "pads" if fault == "pads" else "c"
     whose = " (Conv first)" if mode == "ort_opt" else ""
     assert f"{what}{whose} is " in sentence.en
@@ -153,9 +153,9 @@ def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str,
      (np.bool_(True), np.bool_(False), (True, False)), (np.float32(0.5), np.float32(0.25), (0.5, 0.25))],
 )  # fmt: skip
 def test_an_element_that_differs_between_two_files_is_told_as_it_is(first: Any, second: Any, found: Any) -> None:
-    from precision_debug.explain.files import _where_apart
+    from precision_debug.explain.files import _find_first_difference
 
-    told = _where_apart("ids", np.array([first, first]), np.array([first, second]))
+    told = _find_first_difference("ids", np.array([first, first]), np.array([first, second]))
     assert (told["base"], told["target"], told["at"]) == (*found, [1])
 
 

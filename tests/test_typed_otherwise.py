@@ -54,8 +54,8 @@ def test_sigterm_ends_a_process_that_imported_paddle_through_us() -> None:
     pytest.importorskip("paddle", reason="needs paddle")
     code = (
         "import signal, os\n"
-        "from precision_debug_paddle.engine.framework import paddle_module\n"
-        "paddle_module()\n"
+        "from precision_debug_paddle.engine.framework import import_paddle\n"
+        "import_paddle()\n"
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
         "signal.pause()\n"

@@ -15,7 +15,7 @@ from precision_debug.claims import State
 from precision_debug.cli import main
 from precision_debug.records import ModelFiles
 from precision_debug.report.formats.json import to_dict
-from precision_debug.run.content import external_files, model_digest
+from precision_debug.run.content import digest_model, iterate_external_files
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -110,22 +110,22 @@ def test_a_digest_is_over_all_files_that_belong_to_a_model(tmp_path: Path) -> No
     model = onnx.load(tmp_path / "m.onnx")
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     files = ModelFiles(model_file=str(tmp_path / "m.onnx"))
-    first = model_digest(files)
+    first = digest_model(files)
     assert first
     (tmp_path / "m.json").write_text("{}")  # a report beside the model is none of its files
-    assert model_digest(files) == first
+    assert digest_model(files) == first
     weights = np.fromfile(tmp_path / "weights.bin", np.uint8)
     weights[-1] ^= 1
     weights.tofile(tmp_path / "weights.bin")
-    assert model_digest(files) != first
+    assert digest_model(files) != first
     for model_file, beside in (("n.xml", "n.bin"), ("p.pdmodel", "p.pdiparams"), ("q.json", "q.pdiparams")):
         for name in (model_file, beside):
             (tmp_path / name).write_text("a")
-        first = model_digest(ModelFiles(model_file=str(tmp_path / model_file)))
+        first = digest_model(ModelFiles(model_file=str(tmp_path / model_file)))
         (tmp_path / beside).write_text("bb")
-        assert model_digest(ModelFiles(model_file=str(tmp_path / model_file))) != first
+        assert digest_model(ModelFiles(model_file=str(tmp_path / model_file))) != first
     (tmp_path / "net.py").write_text("")
-    assert model_digest(ModelFiles(model_file=str(tmp_path / "net.py"))) == "", "its weights may be anywhere"
+    assert digest_model(ModelFiles(model_file=str(tmp_path / "net.py"))) == "", "its weights may be anywhere"
 
 
 def test_links_to_a_model_and_to_its_weights_are_the_same_model(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_links_to_a_model_and_to_its_weights_are_the_same_model(tmp_path: Path) 
     )
     for name in ("m.onnx", "m.bin"):
         (links / name).symlink_to(there / name)
-    digest = model_digest(ModelFiles(model_file=str(there / "m.onnx")))
-    assert model_digest(ModelFiles(model_file=str(links / "m.onnx"))) == digest != ""
+    digest = digest_model(ModelFiles(model_file=str(there / "m.onnx")))
+    assert digest_model(ModelFiles(model_file=str(links / "m.onnx"))) == digest != ""
 
 
 def test_a_model_is_read_whole_only_where_a_report_is_stored_and_is_then_what_was_run(
@@ -161,7 +161,7 @@ def test_a_model_is_read_whole_only_where_a_report_is_stored_and_is_then_what_wa
     monkeypatch.setattr(Path, "open", opened)
     stored = to_dict(first)
     assert read == ["m.onnx"], "once for both sides"
-    assert stored["target"]["digest"] == stored["baseline"]["digest"] == model_digest(
+    assert stored["target"]["digest"] == stored["baseline"]["digest"] == digest_model(
         ModelFiles(model_file=str(tmp_path / "m.onnx"))
     )  # fmt: skip
     assert "files" not in stored["target"]
@@ -181,7 +181,7 @@ def test_weights_that_lie_at_no_number_are_one_line(tmp_path: Path, capsys: pyte
         for entry in tensor.external_data:
             entry.value = "soon" if entry.key == "offset" else entry.value
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    assert {file.name for file in external_files(tmp_path / "m.onnx")} == {"m.data"}
+    assert {file.name for file in iterate_external_files(tmp_path / "m.onnx")} == {"m.data"}
     words = ["--model_file", str(tmp_path / "m.onnx"), "--run_mode", "ort_opt", "--output", str(tmp_path / "r.json")]
     assert main(words) == 2
     assert "lie at no number" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from planted.unseen import Unseen, cases, judge, runs_here
 
-from precision_debug.pairing.isomorphic import isomorphic
+from precision_debug.pairing.isomorphic import pair_isomorphic
 from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
@@ -65,11 +65,11 @@ def test_a_graph_of_other_names_is_paired_by_what_computes_it() -> None:
     other = [_meta("x", "Input"), *(_meta(*(w if w[0].isupper() or w == "x" else f"n_{w}" for w in op)) for op in ops)]
     other.append(_meta("y", "Softmax", "n_s"))
     known = {"x": "x", "y": "y"}
-    assert isomorphic(base, other, known) == {f"n_{name}": name for name in "qkts"}
+    assert pair_isomorphic(base, other, known) == {f"n_{name}": name for name in "qkts"}
     without = [meta for meta in other if meta.name != "n_t"]
     without[-2] = _meta("n_s", "MatMul", "n_q", "n_k")
-    assert isomorphic(base, without, known) == {}  # another graph: nothing is guessed
-    assert isomorphic(base, base, {meta.name: meta.name for meta in base}) == {}
+    assert pair_isomorphic(base, without, known) == {}  # another graph: nothing is guessed
+    assert pair_isomorphic(base, base, {meta.name: meta.name for meta in base}) == {}
 
 
 def test_a_tensor_computed_from_constants_can_be_replaced(tmp_path: object) -> None:

@@ -18,7 +18,7 @@ from precision_debug.cli import main
 from precision_debug.observe.sample_columns import SAMPLES
 from precision_debug.reasons import as_reason
 from precision_debug.report.model import Verdict
-from precision_debug.run.unseen_inputs import _varied
+from precision_debug.run.unseen_inputs import _vary_value
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -48,9 +48,9 @@ def test_an_input_at_the_end_of_its_type_varies_within_its_range(dtype: type, en
     """A mask added to scores beside measured values, and what is large throughout: no sum or square may overflow."""
     random = np.random.default_rng(0)
     mask = np.where(random.uniform(size=(4, 8)) < 0.5, 0, -end).astype(dtype)
-    assert _varied(mask, random, noised=noised) is mask
+    assert _vary_value(mask, random, noised=noised) is mask
     large = (random.uniform(-1, 1, (4, 8)) * end).astype(dtype)
-    varied = _varied(large, random, noised=noised)
+    varied = _vary_value(large, random, noised=noised)
     assert varied.dtype == large.dtype
     assert (varied != large).any()
     assert large.min() <= varied.min() <= varied.max() <= large.max()
@@ -133,15 +133,15 @@ def test_where_nothing_can_be_varied_a_pass_is_inconclusive(tmp_path: Path, expl
 def test_ids_are_moved_and_pictures_vary_in_their_values() -> None:
     random = np.random.default_rng(0)
     ids = np.array([[101, 7, 9, 33, 102, 0, 0, 0]])
-    varied = _varied(ids, random, noised=True)
+    varied = _vary_value(ids, random, noised=True)
     assert (varied != ids).any()
     assert sorted(varied[0]) == sorted(ids[0])
     assert (varied[0, 5:] == 0).all()
     for kept in (np.arange(8)[None], np.array([[1, 1, 1, 0]])):
-        assert _varied(kept, random, noised=True) is kept
+        assert _vary_value(kept, random, noised=True) is kept
     picture = random.integers(0, 256, (4, 4), dtype=np.uint8)
     for noised in (False, True):
-        changed = _varied(picture, random, noised=noised)
+        changed = _vary_value(picture, random, noised=noised)
         assert changed.dtype == np.uint8
         assert (changed != picture).any()
 

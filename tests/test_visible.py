@@ -18,8 +18,8 @@ from report_factory import make_report, make_row
 from precision_debug.cli import main
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles
-from precision_debug.report import Report, endings, write
-from precision_debug.safety.untrusted import visible
+from precision_debug.report import Report, list_endings, write
+from precision_debug.safety.untrusted import make_visible
 
 LIVE = ("=1+1", "+1", "-1+1", "@SUM(A1)", "{=1+1}", '=HYPERLINK("http://x","y")', "http://x", "external:x.xlsx", "\t=1")
 HIDDEN = ("\x00", "\x1b]0;owned\x07\x1b[2J", "\x9b2J", "a\u202eb", "\u2066x", "\ufffe", "a\rb", "\u2028", "\udcff")
@@ -59,7 +59,7 @@ def test_a_workbook_is_whole_and_has_no_formula_and_no_link(text: str, tmp_path:
                 assert cell.data_type != "f", (sheet.title, cell.coordinate)
                 assert cell.hyperlink is None or cell.hyperlink.location, (sheet.title, cell.coordinate)
                 if isinstance(cell.value, str):
-                    assert visible(cell.value, keep="\n\t") == cell.value
+                    assert make_visible(cell.value, keep="\n\t") == cell.value
 
 
 @pytest.mark.parametrize("text", [*LIVE, *HIDDEN], ids=ascii)
@@ -72,11 +72,11 @@ def test_csv_has_no_live_cell(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", HIDDEN, ids=ascii)
-@pytest.mark.parametrize("suffix", sorted({*endings()} - {".xlsx", ".json"}))
+@pytest.mark.parametrize("suffix", sorted({*list_endings()} - {".xlsx", ".json"}))
 def test_nothing_hidden_is_written(suffix: str, text: str, tmp_path: Path) -> None:
     path = write(crafted(text), tmp_path / f"r{suffix}")
     content = path.read_bytes().decode("utf-8-sig")
-    assert visible(content, keep="\n\r\t") == content
+    assert make_visible(content, keep="\n\r\t") == content
 
 
 @pytest.mark.parametrize("text", HIDDEN, ids=ascii)
@@ -89,7 +89,7 @@ def test_nothing_hidden_reaches_the_terminal(text: str, tmp_path: Path) -> None:
         main(["report", f"{text.replace(chr(0), '')}.json"])
         main(["--model_file", f"{text}.onnx", "--run_mode", text, "--option", text])
     for said in (out.getvalue(), err.getvalue()):
-        assert visible(said, keep="\n") == said
+        assert make_visible(said, keep="\n") == said
         assert said
 
 
@@ -99,6 +99,6 @@ def test_errors_are_one_visible_line() -> None:
 
 def test_other_text_stays() -> None:
     for text in ("卷积层/输出", "é😀", "a\u00a0b\u3000c", "नमस्\u200dते", "\\x1b"):
-        assert visible(text) == text
-    assert visible("a\nb\tc") == "a\\nb\\tc"
-    assert visible("a\nb\tc", keep="\n\t") == "a\nb\tc"
+        assert make_visible(text) == text
+    assert make_visible("a\nb\tc") == "a\\nb\\tc"
+    assert make_visible("a\nb\tc", keep="\n\t") == "a\nb\tc"

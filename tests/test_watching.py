@@ -13,7 +13,7 @@ from approval import raises_approved
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
-from precision_debug_paddle.engine.framework import inference_module
+from precision_debug_paddle.engine.framework import import_inference
 
 import precision_debug
 from precision_debug import AssertClose, SaveBaseline, Status
@@ -23,7 +23,7 @@ from precision_debug.observe.hooks import PrecisionWarning
 
 def config_of(path: Path, *, optimised: bool, onednn: bool = False) -> Any:
     """As a user writes it."""
-    config = inference_module().Config(str(path), str(path.with_suffix(".pdiparams")))
+    config = import_inference().Config(str(path), str(path.with_suffix(".pdiparams")))
     config.disable_gpu()
     config.disable_glog_info()
     config.switch_ir_optim(optimised)
@@ -58,7 +58,7 @@ def test_watched_predictors_are_seen_as_the_command_line_sees_them(kind: str, on
     )
     assert {row.name: row.status for row in report.rows} == {row.name: row.status for row in ours.rows}
     assert report.outputs, "the model's outputs are known"
-    predictor = inference_module().create_predictor(config_of(path, optimised=True, onednn=onednn))
+    predictor = import_inference().create_predictor(config_of(path, optimised=True, onednn=onednn))
     predictor.get_input_handle("x").copy_from_cpu(feeds["x"])
     predictor.run()
     plain_output = predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
@@ -67,7 +67,7 @@ def test_watched_predictors_are_seen_as_the_command_line_sees_them(kind: str, on
 
 def test_raw_hooks_of_blocked_layouts_warn(tmp_path: Path) -> None:
     path = paddle_models.legacy("cnn", tmp_path)
-    predictor = inference_module().create_predictor(config_of(path, optimised=True, onednn=True))
+    predictor = import_inference().create_predictor(config_of(path, optimised=True, onednn=True))
     base = SaveBaseline()
     predictor.register_output_hook(base)
     predictor.get_input_handle("x").copy_from_cpu(paddle_models.feeds("cnn")["x"])
@@ -84,7 +84,7 @@ def test_raw_hooks_of_a_folded_batch_norm_are_told_in_the_report(tmp_path: Path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for optimised, hook in ((False, base), (True, check)):
-            predictor = inference_module().create_predictor(config_of(path, optimised=optimised))
+            predictor = import_inference().create_predictor(config_of(path, optimised=optimised))
             predictor.register_output_hook(hook)
             predictor.get_input_handle("x").copy_from_cpu(paddle_models.feeds("resnet18")["x"])
             predictor.run()
@@ -96,7 +96,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Config"):
         precision_debug.watch(object())
     with pytest.raises(UsageError, match="Config"):
-        precision_debug.watch(inference_module().create_predictor(config_of(path, optimised=False)))
+        precision_debug.watch(import_inference().create_predictor(config_of(path, optimised=False)))
 
 
 def test_where_the_inputs_are_given_each_operator_is_run_alone(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_script_of_the_demo_goes_on_with_it(kind: str, onednn: bool, tmp_path:
     path = model_of(kind, "branches", tmp_path)
     image = [*paddle_models.feeds("branches").values()]
     config = config_of(path, optimised=True, onednn=onednn)
-    plain = inference_module().create_predictor(config)
+    plain = import_inference().create_predictor(config)
     wanted = demo_run(plain, image)
     seen: dict[str, np.ndarray] = {}
 

@@ -160,7 +160,7 @@ def test_ray_gives_what_one_process_gives_though_a_worker_is_killed(spec: RunSpe
 def test_a_cluster_that_nobody_answers_for_is_one_line_at_once(address: str) -> None:
     """Ray itself waits for minutes."""
     pytest.importorskip("ray", reason="ray is not installed")
-    from precision_debug.run.pools import connected
+    from precision_debug.run.pools import connect_to_ray
 
     with pytest.raises(UsageError, match="no response from"):
-        connected(address)
+        connect_to_ray(address)

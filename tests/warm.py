@@ -63,7 +63,7 @@ ENGINES = {
         "transformers.models.auto.modeling_auto", "transformers.models.llama.modeling_llama",
     ),
     "paddle": (
-        "precision_debug_paddle.engine.framework:paddle_module", "precision_debug_paddle.session",
+        "precision_debug_paddle.engine.framework:import_paddle", "precision_debug_paddle.session",
         "precision_debug_paddle.make",
     ),
     "openvino": ("openvino", "precision_debug_openvino.session", "precision_debug_openvino.make"),
@@ -149,11 +149,11 @@ class Warm:
 
         reading, writing = os.pipe()
         out = said.fileno() if said is not None else 1
-        words = [*import_path.command(code), *arguments]
+        words = [*import_path.make_command(code), *arguments]
         try:
             told = self.ask(
                 {"code": code, "argv": ["-c", *arguments], "orig_argv": words, "session": True, "cleaned": True,
-                 "path": [os.path.abspath(path) for path in import_path.entries()], "handles": list(handles)},
+                 "path": [os.path.abspath(path) for path in import_path.list_entries()], "handles": list(handles)},
                 [reading, out, out if said is not None else 2, *handles], os.environ,
             )  # fmt: skip
         finally:

@@ -10,24 +10,25 @@ from precision_debug.errors import (
     BackendUnavailable,
     ModelError,
     PrecisionDebugError,
-    shortened,
-    translated,
+    shorten,
+    translate_errors,
 )
 
 from .reasons import say
 
-__all__ = ["building", "plain", "reading", "running"]
+__all__ = ["building", "reading", "running", "to_one_line"]
 
 
-def plain(error: BaseException) -> str:
+def to_one_line(error: BaseException) -> str:
     """Return what an exception of LiteRT says, on one line that keeps both ends."""
-    return shortened(" ".join(str(error).split()) or type(error).__name__, 400)
+    return shorten(" ".join(str(error).split()) or type(error).__name__, 400)
 
 
 def reading(path: str) -> AbstractContextManager[None]:
     """Around reading a model file: ModelError for what the flatbuffer's reader raises."""
-    return translated(
-        path, lambda error: ModelError(f"LiteRT cannot read it ({plain(error)})", where=path, hint="convert it again")
+    return translate_errors(
+        path,
+        lambda error: ModelError(f"LiteRT cannot read it ({to_one_line(error)})", where=path, hint="convert it again"),
     )
 
 
@@ -37,12 +38,12 @@ def building(path: str, mode: str, content: bytes) -> AbstractContextManager[Non
     def ours(error: BaseException) -> PrecisionDebugError:
         lacking = re.search(r"nresolved custom op: ([^\s]+?)\.?(\s|$)", str(error))
         if lacking is None:
-            return BackendError(f"LiteRT could not prepare it for {mode} ({plain(error)})", where=path)
+            return BackendError(f"LiteRT could not prepare it for {mode} ({to_one_line(error)})", where=path)
         runs = _runs_as_it_ships(content)
         hint = say("opt_runs_it") if runs else say("nothing_runs_it")
         return BackendUnavailable(say("no_kernel", mode=mode, op_type=lacking[1]), where=path, hint=hint)
 
-    return translated(path, ours)
+    return translate_errors(path, ours)
 
 
 def _runs_as_it_ships(content: bytes) -> bool:
@@ -59,6 +60,6 @@ def _runs_as_it_ships(content: bytes) -> bool:
 
 def running(path: str, mode: str) -> AbstractContextManager[None]:
     """Around a run: BackendError for what LiteRT raises."""
-    return translated(
-        path, lambda error: BackendError(f"LiteRT failed while running {mode} ({plain(error)})", where=path)
+    return translate_errors(
+        path, lambda error: BackendError(f"LiteRT failed while running {mode} ({to_one_line(error)})", where=path)
     )

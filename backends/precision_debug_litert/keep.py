@@ -22,7 +22,7 @@ from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["LiteRtKeep", "places_of"]
+__all__ = ["LiteRtKeep", "find_places"]
 
 _COMMON = ("litert_threads", "quantised_inputs")
 
@@ -76,7 +76,7 @@ class LiteRtKeep:
         return read_graph(read_model(self.spec.model.model_file))
 
 
-def places_of(graph: Graph, names: Collection[str]) -> frozenset[int]:
+def find_places(graph: Graph, names: Collection[str]) -> frozenset[int]:
     """Return the operators that make these tensors. Raises UsageError for a name that the file does not have."""
     found = set()
     for name in names:

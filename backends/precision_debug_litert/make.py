@@ -84,7 +84,7 @@ class Maker:
 
     def part(self, graph: Graph, made: Sequence[Value]) -> Part:
         """Return the operator that makes these alone, with the constants that it reads and what computes those."""
-        content, feeds, gives = _alone(graph, made)
+        content, feeds, gives = _cut_alone(graph, made)
         one = self._interpreted(content, keep=self.reference, allocates=False)
         return Part(interpreted=one, feeds=feeds, gives=gives)
 
@@ -111,7 +111,7 @@ class Maker:
         return Interpreted(interpreter=made, shapes=() if allocates else None, renewed=make if self.stateful else None)
 
 
-def _alone(graph: Graph, made: Sequence[Value]) -> tuple[bytes, Mapping[int, int], Mapping[int, int]]:
+def _cut_alone(graph: Graph, made: Sequence[Value]) -> tuple[bytes, Mapping[int, int], Mapping[int, int]]:
     from ai_edge_litert import schema_py_generated as schema
 
     flat = graph.flat

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from precision_debug.errors import OutputError
-from precision_debug.ownership import owned
+from precision_debug.ownership import guard_output
 from precision_debug.protocols import Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
 from .engine.graph import holds_state, read_graph
-from .engine.widen import widened
-from .keep import places_of
+from .engine.widen import widen_operators
+from .keep import find_places
 from .make import Maker
 from .model import read_inputs, read_model
 from .modes import Recipe
@@ -27,7 +27,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     import ai_edge_litert
 
     path, options = spec.model.model_file, spec.options
-    target = passed(options, "side") == "target"
+    target = get_passed(options, "side") == "target"
     raw = setting(options, "quantised_inputs") == "raw"
     flat = read_model(path)
     source = read_graph(flat)
@@ -36,7 +36,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     keep = setting(options, "keep_fp32") if target else ()
     own: frozenset[str] = frozenset()
     if recipe.widened or keep:
-        made = widened(flat, None if recipe.widened else places_of(source, keep))
+        made = widen_operators(flat, None if recipe.widened else find_places(source, keep))
         own = made.own
         if made.wide:
             notes.append(say("widened", count=made.wide) if recipe.widened else say("kept", count=made.wide))
@@ -49,7 +49,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     content = flat.packed() if own else flat.content
     if target and (file := setting(options, "save_tflite")):
         try:
-            with owned(file) as place:
+            with guard_output(file) as place:
                 place.write_bytes(content)
         except OSError as error:
             raise OutputError(f"cannot be written ({error.strerror or error})", where=file) from error

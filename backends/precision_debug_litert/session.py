@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from precision_debug.feeds.check import engine_arrays
-from precision_debug.numbers.narrowing import narrow_type, rounded
+from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, InputMeta, TensorMeta
 
 from .engine.graph import BODIES, Graph, Value
 from .failures import running
@@ -50,7 +50,7 @@ class LiteRtSession:
         self._kept: Interpreted | None = self._plain if maker.reference else None
         self._parts: Mapping[int, Part] | None = None
         kernels = {} if maker.reference else self._delegated()
-        self._tensors = _listed(graph, self._real, frozenset(own), kernels if tells else {})
+        self._tensors = _list_tensors(graph, self._real, frozenset(own), kernels if tells else {})
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
@@ -120,9 +120,9 @@ class LiteRtSession:
         if name in self._real:
             return self._real.held(name, value, one.dtype)
         array = np.asarray(value)
-        return rounded(array, narrow_type(one.dtype)) if one.dtype in {"float16", "bfloat16"} else array
+        return round_values(array, narrow_type(one.dtype)) if one.dtype in {"float16", "bfloat16"} else array
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         value = self._graph.named.get(name)
         return None if value is None or value.place < 0 else self._graph.operator(value)
@@ -215,13 +215,13 @@ class LiteRtSession:
             self._said[say("other_bits", names=", ".join(differ[:3]))] = None
 
 
-def _listed(
+def _list_tensors(
     graph: Graph, real: RealNumbers, own: Collection[str], kernels: Mapping[int, str]
 ) -> Sequence[TensorMeta]:  # fmt: skip
     ends = set(graph.outputs.values())
     listed = [
         TensorMeta(
-            name=value.name, op_type=value.op_type, node=_node(graph, value), dtype=value.dtype, shape=value.shape,
+            name=value.name, op_type=value.op_type, node=_name_node(graph, value), dtype=value.dtype, shape=value.shape,
             inputs=tuple(graph.values[one].name for one in value.reads), is_output=value.index in ends,
             view="dequantised" if value.name in real else "", own=value.name in own,
             unseen=say("no_values", dtype=value.dtype) if value.hidden else NOTHING,
@@ -229,15 +229,15 @@ def _listed(
         )
         for value in graph.values.values()
     ]  # fmt: skip
-    return (*listed, *_inside(graph))
+    return (*listed, *_list_inner_tensors(graph))
 
 
-def _node(graph: Graph, value: Value) -> str:
+def _name_node(graph: Graph, value: Value) -> str:
     """LiteRT's operators have no names: the first tensor that each makes stands for it."""
     return "" if value.place < 0 else graph.made[value.place][0].name
 
 
-def _inside(graph: Graph) -> list[TensorMeta]:
+def _list_inner_tensors(graph: Graph) -> list[TensorMeta]:
     """Return what subgraphs of branches and loops compute."""
     model, found = graph.flat.model, []
     kinds = sorted({value.op_type for value in graph.values.values()} & BODIES)

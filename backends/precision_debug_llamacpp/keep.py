@@ -23,7 +23,7 @@ from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["LlamaCppKeep", "counterpart", "weights_of"]
+__all__ = ["LlamaCppKeep", "find_counterpart", "find_weights"]
 
 _COMMON = ("llama_threads", "flash_attention", "kv_cache", "repack")
 
@@ -85,7 +85,7 @@ class LlamaCppKeep:
         return frozenset(name for name, one in weights.items() if one.kind)
 
 
-def weights_of(model: GgufFile, names: Collection[str]) -> tuple[str, ...]:
+def find_weights(model: GgufFile, names: Collection[str]) -> tuple[str, ...]:
     """Raises UsageError for a name that the file does not have."""
     for name in names:
         if name not in model.weights:
@@ -95,7 +95,7 @@ def weights_of(model: GgufFile, names: Collection[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def counterpart(model: GgufFile, weight: Weight) -> Weight:
+def find_counterpart(model: GgufFile, weight: Weight) -> Weight:
     """Return the weight of the same name. Raises ModelError where it is another one's."""
     found = model.weights.get(weight.name)
     if found is None or found.shape != weight.shape:

@@ -56,9 +56,9 @@ def availability(mode: str) -> Availability:
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="llamacpp", mode=mode))
     try:
-        from .engine.library import library
+        from .engine.library import load_library
 
-        library()
+        load_library()
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         return Availability(ok=False, needs=f"{_NEEDS} ({why})")

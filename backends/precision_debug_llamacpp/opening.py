@@ -12,12 +12,12 @@ from precision_debug.errors import OutputError
 from precision_debug.protocols import Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
-from .engine.file import GgufFile, Weight, numbers_of, write_widened
-from .engine.library import library
+from .engine.file import GgufFile, Weight, read_numbers, write_widened
+from .engine.library import load_library
 from .failures import building, reading
-from .keep import counterpart, weights_of
+from .keep import find_counterpart, find_weights
 from .make import Maker
 from .model import read_inputs, read_model
 from .modes import Recipe
@@ -31,7 +31,7 @@ __all__ = ["open_session"]
 def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     """Raises ModelError, UsageError, OutputError or BackendError."""
     path, options = spec.model.model_file, spec.options
-    made, model = library(), read_model(path)
+    made, model = load_library(), read_model(path)
     inputs, notes = read_inputs(model), list[Reason]()
 
     def size(weight: Weight) -> int:
@@ -39,10 +39,10 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
 
     def numbers(weight: Weight) -> Any:
         with reading(weight.file):
-            return numbers_of(weight, size(weight), made.decode)
+            return read_numbers(weight, size(weight), made.decode)
 
-    target = passed(options, "side") == "target" and not recipe.widened
-    kept = weights_of(model, setting(options, "keep_fp32")) if target else ()
+    target = get_passed(options, "side") == "target" and not recipe.widened
+    kept = find_weights(model, setting(options, "keep_fp32")) if target else ()
     saved = setting(options, "save_gguf") if target else ""
     origin = read_model(source) if kept and (source := setting(options, "keep_from")) else model
     wide = [name for name, one in model.weights.items() if one.kind] if recipe.widened else kept
@@ -50,7 +50,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
         running = path
         if wide or saved:
             place = Path(saved) if saved else Path(folder) / "float32.gguf"
-            _write(model, place, wide, size, lambda weight: numbers(counterpart(origin, weight)))
+            _write(model, place, wide, size, lambda weight: numbers(find_counterpart(origin, weight)))
             running = str(place)
             told = say("kept", count=len(wide)) if target else say("widened", count=len(wide))
             notes += [told] if wide else []
@@ -68,7 +68,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     try:
         return LlamaCppSession(
             library=made, model=running_model, maker=maker, mode=recipe.mode.name, loaded=loaded, inputs=inputs,
-            numbers=lambda weight: numbers(counterpart(origin if weight.name in wide else model, weight)),
+            numbers=lambda weight: numbers(find_counterpart(origin if weight.name in wide else model, weight)),
             widened=recipe.widened, notes=notes, where=path,
         )  # fmt: skip
     except BaseException:

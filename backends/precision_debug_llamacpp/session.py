@@ -9,17 +9,17 @@ import numpy as np
 
 from precision_debug.errors import BackendError, InputError
 from precision_debug.feeds.check import engine_arrays
-from precision_debug.numbers.narrowing import narrow_type, rounded
+from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, InputMeta, TensorMeta
 
 from .engine.file import GgufFile, Weight
-from .engine.graph import INPUT, OUTPUT, TYPES, Node, NodeCounter, Seen, attributes_of, listed, see
+from .engine.graph import INPUT, OUTPUT, TYPES, Node, NodeCounter, Seen, attributes_of, list_nodes, read_node
 from .engine.library import Library, Tensor
 from .failures import running
 from .make import Loaded, Maker
-from .naming import arithmetic_of, node_of
+from .naming import find_arithmetic, name_node
 from .reasons import say
 
 __all__ = ["LlamaCppSession"]
@@ -90,15 +90,15 @@ class LlamaCppSession:
         if node is None:
             return np.asarray(value) if name == INPUT else None
         array = np.asarray(value)
-        return rounded(array, narrow_type(node.dtype)) if node.dtype in {"float16", "bfloat16"} else array
+        return round_values(array, narrow_type(node.dtype)) if node.dtype in {"float16", "bfloat16"} else array
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         node = self._by_name.get(name)
         if node is None:
             return None
         parameters = {one: self._numbers(self._model.weights[one]) for one in node.weights}
-        return Operator(op_type=node.op, attributes=attributes_of(node), parameters=parameters, reads=node.inputs)
+        return GraphOperator(op_type=node.op, attributes=attributes_of(node), parameters=parameters, reads=node.inputs)
 
     def close(self) -> None:
         with self._one_run.closing():
@@ -148,19 +148,19 @@ class LlamaCppSession:
 
         def visit(address: int, asks: bool) -> bool:
             if asks:
-                seen.append(see(self._library, address, counter))
+                seen.append(read_node(self._library, address, counter))
             return not asks
 
         self._loaded.visit = visit
         with running(self._where, self._mode):
             self._loaded.run([0] * _LOOK)
         self._loaded.visit = None
-        return listed(seen, self._quantised, frozenset(self._model.weights), _LOOK)
+        return list_nodes(seen, self._quantised, frozenset(self._model.weights), _LOOK)
 
     def _computes(self) -> str:
         products = {name for node in self._nodes if "MUL_MAT" in node.op for name in node.weights}
         types = [(self._kinds[name], self._model.weights[name].elements) for name in products]
-        return arithmetic_of(types, self._maker.cache.upper(), fused=self._fused)
+        return find_arithmetic(types, self._maker.cache.upper(), fused=self._fused)
 
     def _told(self) -> list[Reason]:
         if self._widened:
@@ -176,7 +176,8 @@ class LlamaCppSession:
         ids = TensorMeta(name=INPUT, op_type="Input", dtype="int64", shape=(1, "tokens"))
         return (ids, *(
             TensorMeta(
-                name=node.name, op_type=node.op_type, node=node_of(node.weights), dtype=node.dtype, inputs=node.inputs,
+                name=node.name, op_type=node.op_type, node=name_node(node.weights), dtype=node.dtype,
+                inputs=node.inputs,
                 is_output=node.name == OUTPUT, extra=self._extra(node),
                 unseen=NOTHING if node.dtype else say("blocks"),
             )

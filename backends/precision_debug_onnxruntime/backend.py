@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.protocols import Capabilities, demand
+from precision_debug.protocols import Capabilities, require_available
 from precision_debug.reasons import Catalogue, Reason, as_reason
 from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -88,9 +88,9 @@ class OnnxRuntimeBackend:
         from precision_debug.onnx.input_roles import with_uses
         from precision_debug.onnx.model import read_inputs
 
-        from .model import of_run, read_source
+        from .model import find_run_folder, read_source
 
-        source = read_source(spec.model.model_file, of_run(spec))
+        source = read_source(spec.model.model_file, find_run_folder(spec))
         return with_uses(read_inputs(source), source.proto.graph)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
@@ -104,14 +104,14 @@ class OnnxRuntimeBackend:
         """See protocols.OnDevice: a baseline on the device too waits there."""
         from . import on_device
 
-        comparer = on_device.device_comparer(second)
-        return None if comparer is None else (comparer, on_device.device_store(first))
+        comparer = on_device.make_device_comparer(second)
+        return None if comparer is None else (comparer, on_device.make_device_store(first))
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
         """See protocols.OnDeviceAlone."""
         from . import on_device
 
-        return on_device.device_comparer(second)
+        return on_device.make_device_comparer(second)
 
     def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], *, on_device: bool) -> Session:
         chosen = self._available(spec.mode)
@@ -169,5 +169,5 @@ class OnnxRuntimeBackend:
         return tuple(remedies_of(recipe(spec.mode).change, spec.options, spec.model.model_file, culprits))
 
     def _available(self, mode: str) -> Recipe:
-        demand(availability(mode), mode, where=self.name)
+        require_available(availability(mode), mode, where=self.name)
         return recipe(mode)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.onnx.graph import outer_reads
-from precision_debug.onnx.model import named, opened, parsed
+from precision_debug.onnx.graph import list_outer_reads
+from precision_debug.onnx.model import map_file, name_every_node, parse_model
 from precision_debug.protocols import Operator
 
 __all__ = ["OrtOperators", "read_operators"]
@@ -24,12 +24,12 @@ def read_operators(path: str) -> OrtOperators:
     """Raises ModelError."""
     import onnx
 
-    proto = parsed(opened(Path(path)), path)
+    proto = parse_model(map_file(Path(path)), path)
     try:
         onnx.load_external_data_for_model(proto, os.path.dirname(os.path.realpath(path)))
     except Exception as error:
         raise ModelError(f"its weights cannot be read: {type(error).__name__}: {error}", where=path) from error
-    return OrtOperators(named(proto, path))
+    return OrtOperators(name_every_node(proto, path))
 
 
 class OrtOperators:
@@ -59,7 +59,7 @@ class OrtOperators:
         read = {item.name for item in proto.graph.output}
         for node in reversed(proto.graph.node):
             if read.intersection(node.output):
-                read.update((*node.input, *outer_reads(node)))
+                read.update((*node.input, *list_outer_reads(node)))
         self.constants: Mapping[str, Any] = {name: value for name, value in constants.items() if name in read}
 
     def run(

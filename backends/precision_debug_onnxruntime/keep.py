@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
-from precision_debug.onnx.graph import Scope, all_graphs, subgraphs
+from precision_debug.onnx.graph import Scope, iterate_graphs, iterate_subgraphs
 from precision_debug.onnx.model import Model, read_model
-from precision_debug.onnx.removed_activations import not_removable
+from precision_debug.onnx.removed_activations import list_not_removable
 from precision_debug.protocols import Handed
-from precision_debug.reasons import did_you_mean
 from precision_debug.reasons import say as core
+from precision_debug.reasons import suggest_nearest
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.int8_units import Int8Units
@@ -37,7 +37,7 @@ from .settings import setting
 if TYPE_CHECKING:
     from .modes import Recipe
 
-__all__ = ["Blocked", "OrtKeep", "nodes_named"]
+__all__ = ["Blocked", "OrtKeep", "find_nodes"]
 
 
 _INLINED = "_inlfunc_"
@@ -54,11 +54,11 @@ class Blocked:
     def of(cls, runtime: Runtime, source: Model, running: Model | None = None) -> Blocked:
         """running: the graph whose nodes are asked about, where ONNX Runtime has taken functions of the model apart.
         Raises UsageError for a node that the model does not have."""
-        named = frozenset(nodes_named(source, setting(runtime.settings, "node_block_list"), "node_block_list"))
+        named = frozenset(find_nodes(source, setting(runtime.settings, "node_block_list"), "node_block_list"))
         blocked = cls(ops=frozenset(setting(runtime.settings, "op_block_list")), nodes=named)
         if running is None or not (blocked.ops or blocked.nodes):
             return blocked
-        return cls(ops=blocked.ops, nodes=named | _parts(source, running, blocked))
+        return cls(ops=blocked.ops, nodes=named | _find_function_parts(source, running, blocked))
 
     def covers(self, node: Any) -> bool:
         """Return whether a node is named itself."""
@@ -76,16 +76,16 @@ class Blocked:
         for node in graph.node:
             blocked = inside or self.covers(node)
             yield node, blocked
-            for _, inner in subgraphs(node):
+            for _, inner in iterate_subgraphs(node):
                 yield from self.nodes_of(inner, blocked)
 
 
-def _parts(source: Model, running: Model, blocked: Blocked) -> frozenset[str]:
+def _find_function_parts(source: Model, running: Model, blocked: Blocked) -> frozenset[str]:
     """Return what became of blocked nodes that are functions: the nodes between what these read and what they give."""
-    made = {out: node for graph in all_graphs(running.proto.graph) for node in graph.node for out in node.output}
+    made = {out: node for graph in iterate_graphs(running.proto.graph) for node in graph.node for out in node.output}
     here = {node.name for node in made.values()}
     found: set[str] = set()
-    for graph in all_graphs(source.proto.graph):
+    for graph in iterate_graphs(source.proto.graph):
         for node in graph.node:
             if node.name in here or not blocked.covers(node):
                 continue
@@ -99,33 +99,35 @@ def _parts(source: Model, running: Model, blocked: Blocked) -> frozenset[str]:
     return frozenset(found)
 
 
-def _function_of(source: Model, tensor: str) -> list[str]:
+def _find_functions(source: Model, tensor: str) -> list[str]:
     """Return nodes of the type whose function ONNX Runtime took apart, by the name that it gives a tensor inside of
     one."""
     inside = tensor.removeprefix(_INLINED)
-    nodes = [node for graph in all_graphs(source.proto.graph) for node in graph.node]
+    nodes = [node for graph in iterate_graphs(source.proto.graph) for node in graph.node]
     types = {node.op_type for node in nodes if inside != tensor and inside.startswith(f"{node.op_type}_")}
     return [node.name for node in nodes if node.op_type == max(types, key=len, default="")]
 
 
-def nodes_named(source: Model, names: Sequence[str], option: str) -> tuple[str, ...]:
+def find_nodes(source: Model, names: Sequence[str], option: str) -> tuple[str, ...]:
     """Return the nodes of these names, and those that make the tensors of the others, as a report names them (an
     iteration's too). Raises UsageError for what the model has neither of."""
     if not names:
         return ()
-    made = {out: node.name for graph in all_graphs(source.proto.graph) for node in graph.node for out in node.output}
-    known = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node}
-    inputs = {item.name for graph in all_graphs(source.proto.graph) for item in graph.input}
+    made = {
+        out: node.name for graph in iterate_graphs(source.proto.graph) for node in graph.node for out in node.output
+    }
+    known = {node.name for graph in iterate_graphs(source.proto.graph) for node in graph.node}
+    inputs = {item.name for graph in iterate_graphs(source.proto.graph) for item in graph.input}
     found: dict[str, None] = {}
     for name in names:
         tensor = name if name in made else name.rpartition("@")[0]
         if name in inputs and name not in known:
             continue  # an input has no node: what reads it is kept by its own name
-        if name not in known and tensor not in made and (parts := _function_of(source, name)):
+        if name not in known and tensor not in made and (parts := _find_functions(source, name)):
             found |= dict.fromkeys(parts)
             continue
         if name not in known and tensor not in made:
-            hint = did_you_mean(name, sorted(known | made.keys()))
+            hint = suggest_nearest(name, sorted(known | made.keys()))
             raise UsageError(f"the model has no node or tensor {name}", where=f"--option {option}", hint=hint)
         found[name if name in known else made[tensor]] = None
     return tuple(found)
@@ -231,7 +233,7 @@ class OrtKeep:
         before, model = later_opset(model, later) if opset < later else ("", model)
         if channels is None:
             channels = static and max(opset, later) >= PER_CHANNEL
-        left = not_removable(read) if static else {}
+        left = list_not_removable(read) if static else {}
         method = method_of(setting(options, "activation_type"), setting(options, "calibration"))
         text = before + int8_script(
             model, tuple(dict.fromkeys((*names, *left))), setting(options, "op_types"), static=static,

@@ -7,11 +7,11 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from precision_debug.onnx.model import Model, parsed
+from precision_debug.onnx.model import Model, parse_model
 from precision_debug.onnx.without_weights import read_light
 from precision_debug.records import SessionSpec
 
-__all__ = ["of_run", "read_source"]
+__all__ = ["find_run_folder", "read_source"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 _kept: list[_Kept] = []
 
 
-def of_run(spec: SessionSpec) -> str:
+def find_run_folder(spec: SessionSpec) -> str:
     """Return what both sides of a run have in common: the folder that their own folders lie in."""
     return str(Path(spec.work_dir).parent) if spec.work_dir else ""
 
@@ -45,7 +45,7 @@ def read_source(path: str, run: str = "") -> Model:
             if run:
                 _kept[:] = [_Kept(key=key, graph=model.proto.SerializeToString(), folder=model.folder)]
             return model
-    return Model(proto=parsed(kept.graph, path), folder=kept.folder, path=path)
+    return Model(proto=parse_model(kept.graph, path), folder=kept.folder, path=path)
 
 
 def _key(path: str, run: str) -> tuple[str, int, int, str]:

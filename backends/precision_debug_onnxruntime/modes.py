@@ -162,7 +162,7 @@ def availability(mode: str) -> Availability:
 
         slower = ""
         if not taps.borrows_memory():
-            light_imports.extensions()
+            light_imports.import_extensions()
             slower = say("python_taps")
     except Exception as error:
         if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from precision_debug.numbers.number_types import BEFORE_ROUNDING
-from precision_debug.onnx.graph import Scope, scopes
+from precision_debug.onnx.graph import Scope, iterate_scopes
 
 from .engine.same_tensor import NCHWC, Edge, Form, find_edges, is_carrier
 from .engine.source_tensors import Known, spellings
 from .engine.types import Types
 
-__all__ = ["Holding", "hold"]
+__all__ = ["Holding", "find_holdings"]
 
 _TOKEN = re.compile(r"_token_\d+$")
 _DROPPED = {"Relu", "Clip", "Identity"}
@@ -50,21 +50,21 @@ class Holding:
     constant: bool = False
 
 
-def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Holding]:
+def find_holdings(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Holding]:
     """Return what every value of the running graph holds, by (scope key, name)."""
     found: dict[tuple[Any, str], Holding] = {}
     outputs = frozenset(item.name for item in running.output)
     seen: _Seen = {}
-    for scope in scopes(running):
+    for scope in iterate_scopes(running):
         groups: dict[tuple[str, ...], list[Edge]] = {}
         for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known):
-            members = tuple(_members(edge, known, seen))
+            members = tuple(_find_members(edge, known, seen))
             read_as = members or _put_in(edge, known, seen)
             seen.update(dict.fromkeys(edge.forms, None if edge.constant else read_as))
-            repeated = _repeated(edge, members, scope, known)
+            repeated = _find_repeated(edge, members, scope, known)
             if repeated:
                 for name, form in edge.forms.items():
-                    local = name in known.source.tensors and not _outside(name, scope, known)
+                    local = name in known.source.tensors and not _is_outside(name, scope, known)
                     found[scope.key, name] = Holding(
                         origin=name if local else "", form=form, root=edge.root, repeats="" if local else repeated
                     )
@@ -82,9 +82,9 @@ def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Hold
     return found
 
 
-def _repeated(edge: Edge, members: tuple[str, ...], scope: Scope, known: Known) -> str:
+def _find_repeated(edge: Edge, members: tuple[str, ...], scope: Scope, known: Known) -> str:
     """Return the value that an edge inside a branch or loop only takes over from outside; "" where it is of its own."""
-    outside = next((name for name in members if _outside(name, scope, known)), "")
+    outside = next((name for name in members if _is_outside(name, scope, known)), "")
     if outside or not scope.key:
         return outside
     if edge.root in {item.name for item in scope.graph.input}:
@@ -93,36 +93,40 @@ def _repeated(edge: Edge, members: tuple[str, ...], scope: Scope, known: Known) 
     return str(edge.node.input[0]) if taken else ""
 
 
-def _outside(name: str, scope: Scope, known: Known) -> bool:
+def _is_outside(name: str, scope: Scope, known: Known) -> bool:
     """Return whether a source tensor is computed further out than this graph, or in fewer loops."""
     depth, loops = known.source.tensors[name]
     return depth < len(scope.key) or loops < scope.loop_depth
 
 
-def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
+def _find_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """Return the source tensors that an edge of the running graph stands for, each once."""
     found: dict[str, None] = {}
     for name in edge.forms:
         if known.copied(name) and (found or known.copied(name) in seen):
             continue  # the tensor itself is there
         for plain in [name] if known.after(name) else spellings(name):
-            members = known.members(plain) or _moved(plain, name, known)
-            members = members or _called_after(plain, edge.forms[name], edge, known, seen)
+            members = known.members(plain) or _find_moved(plain, name, known)
+            members = members or _find_named_after(plain, edge.forms[name], edge, known, seen)
             if members:
                 found.update(dict.fromkeys(members))
                 break
     if found or edge.node is None:
-        return list(dict.fromkeys([*found, *(later for member in found for later in _taken_over(member, edge, known))]))
-    return _blocked_members(edge, known, seen) if edge.node.domain == NCHWC else _node_members(edge, known, seen)
+        return list(
+            dict.fromkeys([*found, *(later for member in found for later in _find_taken_over(member, edge, known))])
+        )
+    return (
+        _find_blocked_members(edge, known, seen) if edge.node.domain == NCHWC else _find_node_members(edge, known, seen)
+    )
 
 
-def _moved(plain: str, name: str, known: Known) -> list[str]:
+def _find_moved(plain: str, name: str, known: Known) -> list[str]:
     """Return the tensor of the node that a value in a known layout is called after."""
     tensor = known.named_after(plain) if known.turned.get(name) is not None else ""
     return [tensor] if tensor else []
 
 
-def _called_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) -> list[str]:
+def _find_named_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """Return what a value holds that is called after a node: as ONNX Runtime calls what it transposed, in a layout that
     is known. Its scale must be the tensor's own, or its operator the node's, of the same inputs: what was fused since
     bears the name, too."""
@@ -136,7 +140,7 @@ def _called_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) 
     return known.members(tensor) if alike else []
 
 
-def _taken_over(member: str, edge: Edge, known: Known) -> list[str]:
+def _find_taken_over(member: str, edge: Edge, known: Known) -> list[str]:
     """Return what an operator makes of a tensor that went as the quantisation stands in for it: a Relu, say, where the
     edge is quantised with the scale of the Relu's result."""
     codes = {form.scale.code for form in edge.forms.values() if form.scale is not None} - known.scale_codes(member)
@@ -148,7 +152,7 @@ def _taken_over(member: str, edge: Edge, known: Known) -> list[str]:
     return found
 
 
-def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
+def _find_node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """For a quantised or blocked value by the name of the node, which the fusions keep, unless its scale is another's.
 
     Another value has lost its name because its layout was changed: nothing is known of it then.
@@ -158,13 +162,13 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
         return []
     outputs = known.outputs(edge.node)
     if not outputs:
-        return _fused_members(edge, known, seen)
+        return _find_fused_members(edge, known, seen)
     if edge.index >= len(outputs) or not outputs[edge.index]:
         return []
-    tensor = _first_quantised(outputs[edge.index], known) if own else outputs[edge.index]
+    tensor = _find_first_quantised(outputs[edge.index], known) if own else outputs[edge.index]
     members = known.members(tensor)
     theirs = known.scale_codes(tensor)
-    if own and theirs and not own & theirs and not _shared(own):
+    if own and theirs and not own & theirs and not _is_shared_constant(own):
         return []
     return members if _reads_the_same(edge.node, known.converted.producer[outputs[edge.index]], known, seen) else []
 
@@ -179,12 +183,12 @@ def _put_in(edge: Edge, known: Known, seen: _Seen) -> tuple[str, ...]:
         return ()
     own = {form.scale.code for form in edge.forms.values() if form.scale is not None}
     theirs = known.scale_codes(tensor)
-    if own and theirs and not own & theirs and not _shared(own):
+    if own and theirs and not own & theirs and not _is_shared_constant(own):
         return ()
     return (there.root,) if _reads_the_same(edge.node, known.converted.producer[tensor], known, seen) else ()
 
 
-def _first_quantised(tensor: str, known: Known) -> str:
+def _find_first_quantised(tensor: str, known: Known) -> str:
     """Return the tensor that is quantised behind one that is not: what is dropped between them, a Relu say, the
     quantisation does."""
     while not known.scale_codes(tensor):
@@ -195,13 +199,13 @@ def _first_quantised(tensor: str, known: Known) -> str:
     return tensor
 
 
-def _shared(codes: Collection[str]) -> bool:
+def _is_shared_constant(codes: Collection[str]) -> bool:
     """Return whether ONNX Runtime has put one constant in the place of several that are equal: its name tells nothing
     then."""
     return any("ortshared" in code for code in codes)
 
 
-def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
+def _find_fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """For what a fusion made: the output of the last node that went into it, if it is a function of the same inputs."""
     outputs = known.fused_outputs(edge.node)
     if edge.index >= len(outputs):
@@ -224,28 +228,28 @@ def _reads_the_same(running: Any, converted: Any, known: Known, seen: _Seen) -> 
     return len(mine) == len(theirs) and all(set(one or ()) & set(two) for one, two in zip(mine, theirs, strict=True))
 
 
-def _blocked_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
+def _find_blocked_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """A blocked node is called after its first output's name; what was fused into it later moved that on.
 
     A fourth input is a sum that was fused in, an activation is one unless it had been fused before the name was given.
     """
     name = _TOKEN.sub("", edge.node.name)
     if not name.endswith("_nchwc"):
-        return _node_members(edge, known, seen)
+        return _find_node_members(edge, known, seen)
     name = name.removesuffix("_nchwc")
     texts = (name, name.removesuffix("_bn"))
     tensor = next((plain for text in texts for plain in spellings(text) if known.members(plain)), "")
     if tensor and edge.node.op_type == "Conv":
         if len(edge.node.input) > 3 and edge.node.input[3]:
-            tensor = _step(tensor, {"Add", "Sum"}, known)
+            tensor = _find_only_consumer(tensor, {"Add", "Sum"}, known)
         activation = next((item.s.decode() for item in edge.node.attribute if item.name == "activation"), "")
         maker = known.converted.producer.get(tensor)
         if activation and maker is not None and maker.op_type != activation:
-            tensor = _step(tensor, {activation}, known)
+            tensor = _find_only_consumer(tensor, {activation}, known)
     return known.members(tensor) if tensor else []
 
 
-def _step(tensor: str, op_types: set[str], known: Known) -> str:
+def _find_only_consumer(tensor: str, op_types: set[str], known: Known) -> str:
     """Return the output of the one consumer of such a type; "" where there is not exactly one."""
     edge = known.edge_of.get(tensor)
     names = list(edge.forms) if edge is not None else [tensor]
@@ -262,12 +266,12 @@ def _assign_one(
     places = {name: place for place, (name, _, _) in enumerate(everything)}
 
     def rank(item: _Item) -> tuple[Any, ...]:
-        return _preference(item[0], item[1], source, outputs, places[item[0]])
+        return _preference_key(item[0], item[1], source, outputs, places[item[0]])
 
     chosen = min(everything, key=rank)
     alike: dict[tuple[int, str], list[_Item]] = {}
     for item in everything:
-        alike.setdefault(_level(item[1]), []).append(item)
+        alike.setdefault(_level_of_form(item[1]), []).append(item)
     for found in alike.values():
         first = chosen if chosen in found else min(found, key=rank)
         for name, form, edge in found:
@@ -278,13 +282,13 @@ def _assign_one(
             elif form.bits <= chosen[1].bits:
                 yield name, Holding(form=form, root=edge.root)
             else:
-                own = _own_output(edge, source, known) if edge.root in {item[0] for item in found} else ""
+                own = _find_own_output(edge, source, known) if edge.root in {item[0] for item in found} else ""
                 other = own if own and own != source and own not in places else ""
                 how = "before quantisation" if chosen[1].code else BEFORE_ROUNDING
                 yield name, Holding(origin=other, form=form, root=edge.root, before="" if other else how)
 
 
-def _own_output(edge: Edge, source: str, known: Known) -> str:
+def _find_own_output(edge: Edge, source: str, known: Known) -> str:
     """Return what an operator computed whose output now bears the name of a later one that was dropped: a Relu, say,
     which the zero point of the quantisation stands in for."""
     maker = known.source.producer.get(source)
@@ -293,7 +297,7 @@ def _own_output(edge: Edge, source: str, known: Known) -> str:
     return str(maker.input[0]) if maker.input[0] in known.source.tensors else ""
 
 
-def _preference(name: str, form: Form, source: str, outputs: frozenset[str], place: int) -> tuple[Any, ...]:
+def _preference_key(name: str, form: Form, source: str, outputs: frozenset[str], place: int) -> tuple[Any, ...]:
     """Return the smallest first: the model's output itself, else the most rounded form, plain before quantised or
     blocked."""
     return (
@@ -323,10 +327,10 @@ def _assign_several(
     done: list[tuple[str, Holding]] = []
     for source, found in groups.items():
         done += _assign_one((source,), found, known, outputs)
-    done = [(name, _dequantised_as(name, held, left, known)) for name, held in done]
+    done = [(name, _holding_of_dequantised(name, held, left, known)) for name, held in done]
     yield from done
     for name, form, edge in unknown:
-        alike = (other for other, held in done if held.origin and _level(held.form) == _level(form))
+        alike = (other for other, held in done if held.origin and _level_of_form(held.form) == _level_of_form(form))
         same = next(alike, "")
         if same:
             yield name, Holding(form=form, root=edge.root, same_as=same)
@@ -337,7 +341,7 @@ def _assign_several(
         yield name, Holding(origin=source, form=form, root=edge.root)
 
 
-def _dequantised_as(name: str, held: Holding, left: list[str], known: Known) -> Holding:
+def _holding_of_dequantised(name: str, held: Holding, left: list[str], known: Known) -> Holding:
     """Integers that are all that is left of what they are dequantised to stand for that: the float model that the file
     was made of knows them under that name alone."""
     if held.origin != name or held.form.scale is None:
@@ -361,5 +365,5 @@ def _stands_for(name: str, form: Form, members: tuple[str, ...], known: Known) -
     return own[0] if maker is not None and maker.op_type in _DROPPED else ""
 
 
-def _level(form: Form) -> tuple[int, str]:
+def _level_of_form(form: Form) -> tuple[int, str]:
     return form.bits, form.code

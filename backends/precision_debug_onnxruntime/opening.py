@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.numbers.number_types import BEHIND_FLOAT32
-from precision_debug.onnx.graph import values
-from precision_debug.onnx.model import Model, threads_may_read
+from precision_debug.onnx.graph import iterate_values
+from precision_debug.onnx.model import Model, may_threads_read
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
-from precision_debug.report.sections import processor
+from precision_debug.report.sections import find_processor
 
 from .engine import taps
 from .engine.rewritten import turned, with_absorbed, with_quantised_again
@@ -27,13 +27,13 @@ from .engine.source_tensors import Known
 from .engine.stock_script import FLOAT8
 from .engine.tensor_list import Entry, list_tensors, with_dropped
 from .keep import Blocked
-from .make import build, changed
+from .make import build, change_model
 from .make.running_graph import infer_types
 from .make.saving import save
-from .make.simulate import internal, is_rounded
-from .model import of_run, read_source
+from .make.simulate import is_internal, is_rounded
+from .model import find_run_folder, read_source
 from .modes import Recipe
-from .naming import hold
+from .naming import find_holdings
 from .reasons import say
 from .session import OrtSession
 from .settings import setting
@@ -49,7 +49,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], *, o
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
     try:
-        session = _opened(spec, recipe, feeds, folder, on_device)
+        session = _open_session(spec, recipe, feeds, folder, on_device)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -58,7 +58,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], *, o
     return session
 
 
-def _opened(
+def _open_session(
     spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, on_device: bool
 ) -> OrtSession:  # fmt: skip
     import onnxruntime as ort
@@ -66,15 +66,15 @@ def _opened(
     settings = dict(spec.options)
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings, cores=spec.cores)
-    source = read_source(spec.model.model_file, of_run(spec))
-    model, notes = changed(source, recipe, runtime, feeds, folder)
+    source = read_source(spec.model.model_file, find_run_folder(spec))
+    model, notes = change_model(source, recipe, runtime, feeds, folder)
     if wanted := setting(settings, "save_model"):
         save(model, source.proto, Path(wanted))
         notes = (*notes, say("model_saved", path=wanted))
-    sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only where layouts are changed
+    sizes = functools.cache(lambda: _find_sizes(source, runtime, folder))  # only where layouts are changed
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, model.proto.graph)
-        if not threads_may_read():
+        if not may_threads_read():
             knowing.result()
         elif recipe.optimise and any(node.op_type == "Conv" for node in model.proto.graph.node):
             beside.submit(sizes)  # convolutions change layouts
@@ -82,7 +82,7 @@ def _opened(
         known = knowing.result()
     if recipe.optimise:
         known = dataclasses.replace(known, turned=turned(built.running.proto.graph, built.types, known, sizes))
-    holdings = hold(built.running.proto.graph, built.types, known)
+    holdings = find_holdings(built.running.proto.graph, built.types, known)
     entries = list_tensors(
         built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name),
         known.missing,
@@ -94,27 +94,27 @@ def _opened(
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
         blocked = Blocked.of(runtime, source, built.running)
-        entries = [_as_rounded(entry, recipe, blocked) for entry in entries if not internal(entry.value.name)]
+        entries = [_as_rounded(entry, recipe, blocked) for entry in entries if not is_internal(entry.value.name)]
     return OrtSession(
         model=built.running,
         source=source,
         entries=entries,
         runtime=runtime,
         notes=(*built.notes, *notes, *_engine_notes(recipe, settings)),
-        versions={"onnxruntime": ort.__version__, "device": processor()},
-        arithmetic=_arithmetic(recipe, settings),
+        versions={"onnxruntime": ort.__version__, "device": find_processor()},
+        arithmetic=_find_arithmetic(recipe, settings),
         on_device=on_device,
     )
 
 
-def _arithmetic(recipe: Recipe, settings: Mapping[str, Any]) -> str:
+def _find_arithmetic(recipe: Recipe, settings: Mapping[str, Any]) -> str:
     """Return the type that it computes in, where that is another one than the mode promises."""
     if recipe.change == "int8" and setting(settings, "activation_type") == FLOAT8:
         return "float8_e4m3fn"
-    return "tf32" if _in_tf32(recipe, settings) else ""
+    return "tf32" if _is_in_tf32(recipe, settings) else ""
 
 
-def _in_tf32(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
+def _is_in_tf32(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
     """Return whether CUDA's provider computes float32 products in TF32, which is its default."""
     return recipe.engine == "cuda" and recipe.change == "" and setting(settings, "use_tf32") is not False
 
@@ -147,10 +147,10 @@ def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view), rounds_to=to)
 
 
-def _sizes(source: Model, runtime: Runtime, folder: Path) -> dict[str, tuple[int | str, ...] | None]:
+def _find_sizes(source: Model, runtime: Runtime, folder: Path) -> dict[str, tuple[int | str, ...] | None]:
     """Return shapes of the source model's tensors."""
     types = infer_types(source, runtime, folder)
     known: dict[str, tuple[int | str, ...] | None] = {}
-    for value in values(source.proto.graph):
+    for value in iterate_values(source.proto.graph):
         known.setdefault(value.name, types.of(value.scope.key, value.name).shape)
     return known

@@ -9,15 +9,15 @@ from typing import Any
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.file_operators import FileOperators
-from precision_debug.onnx.graph import subgraphs
-from precision_debug.onnx.model import Model, tensor_shape
+from precision_debug.onnx.graph import iterate_subgraphs
+from precision_debug.onnx.model import Model, read_tensor_shape
 from precision_debug.onnx.types import elem_of, numpy_dtype
 from precision_debug.protocols import Borrower, Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
-from .engine.ort_values import checked_feeds
+from .engine.ort_values import check_feeds
 from .engine.providers import CPU, Shares, unknown
 from .engine.runtime import Runtime, our_errors
 from .engine.seen_tensors import Shown, wanted
@@ -53,7 +53,9 @@ class OrtSession:
         on_device: bool = False,
     ) -> None:
         self.arithmetic = arithmetic
-        self._on_device = on_device and (IN_BODIES or not any(any(subgraphs(node)) for node in model.proto.graph.node))
+        self._on_device = on_device and (
+            IN_BODIES or not any(any(iterate_subgraphs(node)) for node in model.proto.graph.node)
+        )
         self._model, self._runtime = model, runtime
         self._entries = tuple(entries)
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
@@ -79,9 +81,9 @@ class OrtSession:
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
-        return None if entry is None else engine_layout.rounded(entry, value, self._constants)
+        return None if entry is None else engine_layout.round_as_engine(entry, value, self._constants)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer. As the source model has it, before a mode rounds, fuses or quantises it."""
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
         own = name if entry is None else entry.meta.origin or entry.meta.name
@@ -124,7 +126,7 @@ class OrtSession:
 
     def _run(self, feeds: Feeds, hook: Hook | None, names: Collection[str] | None) -> Mapping[str, Any]:
         borrow = hook.borrow if taps.borrows_memory() and isinstance(hook, Borrower) else None
-        lending = None if borrow is None else _sizes(self._model.proto.graph, feeds)
+        lending = None if borrow is None else _find_sizes(self._model.proto.graph, feeds)
         there = self._on_device and bool(getattr(hook, "borrows", False))
         replacing = isinstance(hook, _Replacing)
         try:
@@ -142,7 +144,7 @@ class OrtSession:
         try:
             with run.interrupts.around_run(), our_errors(self._model.path):
                 fed = {opened.renamed.get(name, name): value for name, value in feeds.items()}
-                values = ort_values.run(opened.ort, _accepted(opened.ort, fed), run.options)
+                values = ort_values.run(opened.ort, _check_feeds(opened.ort, fed), run.options)
         except Exception:
             if run.error is not None:
                 raise run.error from None
@@ -260,7 +262,7 @@ class _Run:
 
     def _receive(self, place: int, tap: Tap, tensor: Any) -> None:
         if tap.event == "return":
-            self.lent.pop(tap.lent, _nothing)()
+            self.lent.pop(tap.lent, _ignore_tensor)()
         elif tap.event == "enter":
             self.shown.enter(tap.loop)
         elif tap.event == "write" and tap.entry is not None:
@@ -273,7 +275,7 @@ class _Run:
                 if tensor is None:
                     raise BackendError("ONNX Runtime did not hand this tensor over", where=meta.name)
                 finish = tap.entry.view.finish
-                shown = tensor if finish is None else finish(_in_the_host(tensor))
+                shown = tensor if finish is None else finish(_to_host_array(tensor))
                 if isinstance(self.hook, _Replacing):
                     self._replaced(tap.entry, meta, tensor, shown)
                 elif self.borrow is not None:
@@ -305,31 +307,31 @@ class _Replacing:
         self.replace(op_type, name, tensor)
 
 
-def _in_the_host(tensor: Any) -> Any:
+def _to_host_array(tensor: Any) -> Any:
     """Return a tensor of a device as an array; an array as it is."""
     return tensor.numpy(tensor.stream) if hasattr(tensor, "stream") else tensor
 
 
-def _nothing() -> None:
+def _ignore_tensor() -> None:
     """A tensor was not shown, since this iteration of it was not asked for."""
 
 
-def _sizes(graph: Any, feeds: Feeds) -> dict[str, int]:
+def _find_sizes(graph: Any, feeds: Feeds) -> dict[str, int]:
     """Sizes of the axes that a graph's inputs name, by their names."""
     sizes: dict[str, int] = {}
     for item in graph.input:
         shape = getattr(feeds.get(item.name), "shape", ())
-        named = zip(tensor_shape(item.type.tensor_type) or (), shape, strict=False)
+        named = zip(read_tensor_shape(item.type.tensor_type) or (), shape, strict=False)
         sizes.update({axis: size for axis, size in named if isinstance(axis, str)})
     return sizes
 
 
-def _accepted(session: Any, feeds: Feeds) -> dict[str, Any]:
+def _check_feeds(session: Any, feeds: Feeds) -> dict[str, Any]:
     import numpy as np
 
     inputs = session.get_inputs()
     known = [item.name for item in (*inputs, *session.get_overridable_initializers())]
-    checked = checked_feeds(feeds, known, [item.name for item in inputs if "optional" not in item.type])
+    checked = check_feeds(feeds, known, [item.name for item in inputs if "optional" not in item.type])
     for item in inputs:  # the converter to float16 keeps the types of tensors that are fed, but not of sequences
         value = checked.get(item.name)
         if isinstance(value, list) and item.type == "seq(tensor(float16))":

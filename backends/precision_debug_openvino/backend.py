@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, demand
+from precision_debug.protocols import Capabilities, require_available
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -52,9 +52,9 @@ class OpenVinoBackend:
 
     def computed_narrower(self, spec: SessionSpec) -> str:
         """See ``protocols.HoldsNarrower``."""
-        from .model import computed_narrower
+        from .model import find_narrower_operator
 
-        return computed_narrower(spec.model.model_file)
+        return find_narrower_operator(spec.model.model_file)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -125,9 +125,9 @@ class OpenVinoBackend:
 
     def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit], base: SessionSpec) -> Sequence[Remedy]:
         """See ``protocols.Remedies``."""
-        from .engine.remedies import remedies_of
+        from .engine.remedies import iterate_remedies
 
-        return tuple(remedies_of(spec, culprits, base))
+        return tuple(iterate_remedies(spec, culprits, base))
 
     @property
     def configurations(self) -> Configurations:
@@ -137,5 +137,5 @@ class OpenVinoBackend:
         return IrConfigurations()
 
     def _available(self, mode: str, where: str = "") -> Recipe:
-        demand(availability(mode), mode, where=where or self.name)
+        require_available(availability(mode), mode, where=where or self.name)
         return recipe(mode)

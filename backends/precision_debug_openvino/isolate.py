@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from precision_debug.numbers import narrowing
-from precision_debug.numbers.narrowing import narrow_type, narrowed
+from precision_debug.numbers.narrowing import narrow_type, narrow_values
 
-__all__ = ["fitted", "rounded"]
+__all__ = ["fit_to_memory", "round_as_held"]
 
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
-def rounded(value: Any, dtype: str) -> Any:
+def round_as_held(value: Any, dtype: str) -> Any:
     """Return floats rounded to the type in which the engine holds them, in their own type; None where that is not
     known."""
     array = np.asarray(value)
@@ -23,14 +23,14 @@ def rounded(value: Any, dtype: str) -> Any:
     if dtype not in _FLOATS:
         return None
     narrow = narrow_type(dtype)
-    return array if narrow == array.dtype else narrowing.rounded(array, narrow)
+    return array if narrow == array.dtype else narrowing.round_values(array, narrow)
 
 
-def fitted(new: Any, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def fit_to_memory(new: Any, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Return a value in the type and shape of the engine's own memory; None where it does not fit."""
     array = np.asarray(new)
     if array.shape != memory.shape:
         return None
     if array.dtype == memory.dtype:
         return array
-    return narrowed(array, memory.dtype) if memory.dtype.kind == "f" else array.astype(memory.dtype)
+    return narrow_values(array, memory.dtype) if memory.dtype.kind == "f" else array.astype(memory.dtype)

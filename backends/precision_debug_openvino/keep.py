@@ -25,15 +25,15 @@ from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.graph import Graph, Key, read_graph
 from .engine.layers import Layer
-from .engine.marks import surviving
-from .engine.quantise import is_quantised, rows_of_constants
+from .engine.marks import list_surviving
+from .engine.quantise import is_quantised, list_constant_lookups
 from .failures import reading
 from .model import read_model
 from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["ATTRIBUTES", "OpenVinoKeep", "excluded", "marked_model", "operators_of", "save_model"]
+__all__ = ["ATTRIBUTES", "OpenVinoKeep", "find_excluded", "find_operators", "make_marked_model", "save_model"]
 
 ATTRIBUTES: Sequence[Mapping[str, str]] = (
     {"name": "DisablePrecisionConversion", "version": "0", "value": "dynamic:f16,bf16"},
@@ -93,7 +93,8 @@ class OpenVinoKeep:
                         model=str(Path(self.spec.model.model_file).absolute()), made=str(path),
                         preset=str(setting(self.spec.options, "preset")).upper(),
                         names=list(
-                            dict.fromkeys([*excluded(self._model[0], names), *rows_of_constants(read_model(self.spec))])
+                            dict.fromkeys([*find_excluded(self._model[0], names),
+                            *list_constant_lookups(read_model(self.spec))])
                         ),
                     ),
                 )
@@ -142,7 +143,7 @@ openvino.save_model(model, {made!r}, compress_to_fp16=False)
 """
 
 
-def excluded(graph: Graph, names: Collection[str]) -> list[str]:
+def find_excluded(graph: Graph, names: Collection[str]) -> list[str]:
     """Return operators that make these tensors, or have these names, with what their importer made of each.
 
     Raises UsageError for a name that the model does not have.
@@ -156,7 +157,7 @@ def excluded(graph: Graph, names: Collection[str]) -> list[str]:
             raise UsageError(
                 f"the model has no operator or tensor {name}",
                 where="--option nodes_to_exclude",
-                hint=_near(graph, name),
+                hint=_find_near(graph, name),
             )
         while waiting:
             value = graph.values[waiting.pop()]
@@ -165,15 +166,15 @@ def excluded(graph: Graph, names: Collection[str]) -> list[str]:
     return list(found)
 
 
-def _near(graph: Graph, name: str) -> str:
+def _find_near(graph: Graph, name: str) -> str:
     near = difflib.get_close_matches(name, [*graph.rank, *graph.named], n=2)
     return f"did you mean {' or '.join(near)}?" if near else "give names of operators or of tensors"
 
 
-def regions(graph: Graph, layers: Sequence[Layer]) -> Mapping[str, frozenset[str]]:
+def find_regions(graph: Graph, layers: Sequence[Layer]) -> Mapping[str, frozenset[str]]:
     """Return each operator of the main graph to those that are computed with it, in one layer: itself and what is
     inside."""
-    ends = surviving(graph, layers)
+    ends = list_surviving(graph, layers)
     members: dict[Key, set[str]] = {}
     for key in (value.key for value in graph.computed()):
         if key not in ends:
@@ -194,23 +195,23 @@ def regions(graph: Graph, layers: Sequence[Layer]) -> Mapping[str, frozenset[str
     return {name: frozenset(found) for name, found in region.items()}
 
 
-def operators_of(graph: Graph, layers: Sequence[Layer], names: Collection[str]) -> frozenset[str]:
+def find_operators(graph: Graph, layers: Sequence[Layer], names: Collection[str]) -> frozenset[str]:
     """Return the operators to mark so that these operators, or those that make these tensors, stay in float32.
 
     Raises UsageError for a name that the model does not have.
     """
-    region = regions(graph, layers)
+    region = find_regions(graph, layers)
     found: set[str] = set()
     for name in names:
         op = graph.named[name].key[0] if name in graph.named else name if name in graph.rank else ""
         if not op:
             what = f"the model has no operator or tensor {name}"
-            raise UsageError(what, where="--option keep_fp32", hint=_near(graph, name))
+            raise UsageError(what, where="--option keep_fp32", hint=_find_near(graph, name))
         found |= region.get(op, frozenset({op}))
     return frozenset(found)
 
 
-def marked_model(core: Any, model: Any, ops: frozenset[str], folder: str) -> Any:
+def make_marked_model(core: Any, model: Any, ops: frozenset[str], folder: str) -> Any:
     """Return the model with these operators kept in float32, by way of files in ``folder``. Raises ModelError.
 
     A pass that makes a new operator of an old one drops the attribute: so the passes that fold batch norms and scales
@@ -263,7 +264,7 @@ def _turn_products(model: Any, ops: frozenset[str]) -> None:
         order = [*range(rank.get_length() - 2), rank.get_length() - 1, rank.get_length() - 2]
         back = opset13.transpose(product, opset13.constant(np.array(order, np.int64)), name=f"{name}{_BACK}")
         last = op.output(0).get_partial_shape()[rank.get_length() - 1]
-        if last.is_static and _moved_before(op, ops):
+        if last.is_static and _is_moved_before(op, ops):
             # a scale or a Relu that is kept, too, would be moved before the Transpose, and the one that is made anew
             # has no mark; nothing is moved before what has a number for each channel, and a slope of 1 changes none
             slopes = np.ones([1] * (rank.get_length() - 1) + [last.get_length()], np.float32)
@@ -275,7 +276,7 @@ def _turn_products(model: Any, ops: frozenset[str]) -> None:
             reader.replace_source_output(back.output(0))
 
 
-def _moved_before(op: Any, ops: frozenset[str]) -> bool:
+def _is_moved_before(op: Any, ops: frozenset[str]) -> bool:
     """Return whether OpenVINO would move what reads a product, one number or none beside it, before a Transpose of it;
     behind a bias, too. Only of what is kept itself: what is not rounds the product anyway."""
     import numpy as np

@@ -9,9 +9,9 @@ from typing import Any
 
 from precision_debug.errors import UsageError
 
-from .engine.graph import Key, bodies, key_of
+from .engine.graph import Key, key_of, list_bodies
 from .engine.layers import Layer, read_layers
-from .engine.tap import NAME, Receive, tap_types
+from .engine.tap import NAME, Receive, make_tap_types
 from .failures import building
 
 __all__ = ["Built", "Maker"]
@@ -63,8 +63,8 @@ class Maker:
 
     @functools.cached_property
     def simple(self) -> Any:
-        """See ``_folded``: what taps are put into."""
-        return _folded(self.model)
+        """See ``_fold_constants``: what taps are put into."""
+        return _fold_constants(self.model)
 
     def plain(self) -> Built:
         """As OpenVINO compiles it."""
@@ -79,7 +79,7 @@ class Maker:
         clone = self.simple.clone()
         taps: list[Key] = []
         tokens: list[Any] = []
-        through, beside = tap_types()
+        through, beside = make_tap_types()
         main = {op.get_friendly_name() for op in clone.get_ordered_ops()} if floats else set()
 
         def insert(port: Any, key: Key) -> None:
@@ -96,7 +96,7 @@ class Maker:
             for reader in readers:
                 reader.replace_source_output(tap.output(0))
 
-        _each_port(clone, keys, insert)
+        _call_for_ports(clone, keys, insert)
         _end_in_a_product(clone, tokens)
         clone.validate_nodes_and_infer_types()
         return self._compile(clone, taps)
@@ -111,7 +111,7 @@ class Maker:
         clone = self.simple.clone()
         taps: list[Key] = []
         tokens: list[Any] = []
-        _, beside = tap_types()
+        _, beside = make_tap_types()
 
         def insert(port: Any, key: Key) -> None:
             tap = beside([port], len(taps), receive)
@@ -119,7 +119,7 @@ class Maker:
             taps.append(key)
             tokens.append(tap.output(0))
 
-        _each_port(clone, keys, insert)
+        _call_for_ports(clone, keys, insert)
         _end_in_a_product(clone, tokens)
         return self._compile(clone, taps)
 
@@ -135,7 +135,7 @@ class Maker:
             ends.append(key)
             ports.append(port)
 
-        _each_port(clone, keys, insert, inside=False)
+        _call_for_ports(clone, keys, insert, inside=False)
         clone.add_results([opset13.result(port) for port in ports])
         return self._compile(clone, (), ends)
 
@@ -177,7 +177,7 @@ def _end_in_a_product(model: Any, tokens: Sequence[Any]) -> None:
         model.add_results([opset13.result(end, name=f"{NAME}result")])
 
 
-def _folded(model: Any) -> Any:
+def _fold_constants(model: Any) -> Any:
     """Return a copy in which everything that does not depend on an input is a constant already.
 
     OpenVINO would find that out while it changes types, and take a tap for a part of it. Weights that are held in
@@ -186,7 +186,7 @@ def _folded(model: Any) -> Any:
     from openvino.passes import ConstantFolding, Manager
 
     clone = model.clone()
-    held = [op for op in _every_op(clone) if op.get_type_name() == "Convert" and _is_half(op.input_value(0))]
+    held = [op for op in _iterate_operators(clone) if op.get_type_name() == "Convert" and _is_half(op.input_value(0))]
     for op in held:
         op.get_rt_info()[_NOT_FOLDED] = ""
     manager = Manager()
@@ -202,20 +202,20 @@ def _is_half(port: Any) -> bool:
     return constant and port.get_element_type().get_type_name() in {"f16", "bf16"}
 
 
-def _every_op(model: Any) -> Iterator[Any]:
+def _iterate_operators(model: Any) -> Iterator[Any]:
     for op in model.get_ordered_ops():
-        for body in bodies(op):
-            yield from _every_op(body)
+        for body in list_bodies(op):
+            yield from _iterate_operators(body)
         yield op
 
 
-def _each_port(
+def _call_for_ports(
     model: Any, keys: Collection[Key], insert: Callable[[Any, Key], None], *, inside: bool = True
 ) -> None:  # fmt: skip
     """Call for each port of these keys. inside: bodies of loops and branches included."""
     for op in model.get_ordered_ops():
-        for body in bodies(op) if inside else ():
-            _each_port(body, keys, insert)
+        for body in list_bodies(op) if inside else ():
+            _call_for_ports(body, keys, insert)
         for port in op.outputs():
             if key_of(port) in keys:
                 insert(port, key_of(port))

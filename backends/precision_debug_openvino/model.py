@@ -20,7 +20,7 @@ from .naming import dtype_of, port_name, shape_of
 from .reasons import say
 from .settings import setting
 
-__all__ = ["computed_narrower", "read_inputs", "read_model", "read_plain", "real_numbers", "with_uses"]
+__all__ = ["find_narrower_operator", "read_inputs", "read_model", "read_plain", "real_numbers", "with_uses"]
 
 
 _WHOLE_ARITHMETIC = frozenset({"Div", "Mod", "Mul", "CumSum", "Cast"})
@@ -99,7 +99,7 @@ def _with_use(meta: InputMeta, by: InputMeta) -> InputMeta:
     return dataclasses.replace(meta, shape=shape, limit=by.limit, layout=by.layout)
 
 
-def computed_narrower(path: str) -> str:
+def find_narrower_operator(path: str) -> str:
     """Return the first operator of an .onnx file that computes whole numbers of what is fed in a narrower type here.
 
     OpenVINO holds 64 bits in 32, where products, running sums and casts of floats may go beyond, and divides whole

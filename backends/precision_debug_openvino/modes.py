@@ -14,7 +14,7 @@ from precision_debug.records import Availability, RunMode
 from .reasons import say
 from .tried import TRIED
 
-__all__ = ["RUN_MODES", "SUFFIXES", "Recipe", "availability", "lacks", "recipe"]
+__all__ = ["RUN_MODES", "SUFFIXES", "Recipe", "availability", "find_lacking", "recipe"]
 
 SUFFIXES = (".onnx", ".xml", ".pdmodel", ".pb", ".tflite")
 
@@ -78,11 +78,12 @@ def recipe(mode: str) -> Recipe:
 
 def availability(mode: str) -> Availability:
     """Return whether ``mode`` can run here, on the CPU or another device of OpenVINO's; ``needs`` names what is
-    missing. Never raises. The device that a run asks for is looked at by ``lacks`` when a session is opened on it. """
+    missing. Never raises. The device that a run asks for is looked at by ``find_lacking`` when a session is
+    opened on it."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="openvino", mode=mode))
     try:
-        able = any(not lacks(_RECIPES[mode], words) for words in _capabilities())
+        able = any(not find_lacking(_RECIPES[mode], words) for words in _capabilities())
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         return Availability(ok=False, needs=f"{_NEEDS} ({why})")
@@ -91,7 +92,7 @@ def availability(mode: str) -> Availability:
     return Availability(ok=True) if able else Availability(ok=False, needs=_CAPABILITIES[_RECIPES[mode].precision][1])
 
 
-def lacks(chosen: Recipe, capabilities: Collection[str]) -> str:
+def find_lacking(chosen: Recipe, capabilities: Collection[str]) -> str:
     """Return what a recipe needs ("FP16") of a device that is not among its OPTIMIZATION_CAPABILITIES ("FP32", "INT8",
     …)."""
     word = _CAPABILITIES.get(chosen.precision, ("", ""))[0]

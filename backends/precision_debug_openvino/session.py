@@ -14,23 +14,23 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import UNFUSED, Doubt, InputMeta, Operator, TensorMeta
+from precision_debug.records import UNFUSED, Doubt, GraphOperator, InputMeta, TensorMeta
 
 from . import isolate
 from .engine.graph import Graph, Key
 from .engine.layers import BODIES, Layer, engine_layers, precision_counts, precision_name
-from .engine.marks import Marked, disturbed, surviving, undisturbed
-from .engine.opened import Opened, Seen, Switch, Values, opened_inside
+from .engine.marks import Marked, build_undisturbed, find_disturbed, list_surviving
+from .engine.opened import Opened, Seen, Switch, Values, open_layers
 from .engine.seen_tensors import Shown
 from .engine.tensor_list import Entry, list_tensors
-from .failures import plain, running
+from .failures import running, to_one_line
 from .make import Built, Maker
 from .reasons import say
 
 __all__ = ["OpenVinoSession"]
 
 
-def _came_to(
+def _note_precision(
     asked: str, hint: str, layers: Sequence[Layer], keep: Collection[str]
 ) -> tuple[str, list[Reason], Sequence[Doubt]]:  # fmt: skip
     """Return what the precision that was asked for, or left open, came to: the type, notes and doubts."""
@@ -53,7 +53,7 @@ def _came_to(
     return arithmetic, notes, ()
 
 
-def _in_real_numbers(entry: Entry) -> Entry:
+def _to_real_numbers(entry: Entry) -> Entry:
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view="dequantised"))
 
 
@@ -99,7 +99,7 @@ class OpenVinoSession:
         self._plain = self._maker.plain()
         self._layers = self._plain.layers(self._graph.rank)
         hint = str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
-        self.arithmetic, notes, self.doubts = _came_to(self._maker.precision, hint, self._layers, self._keep)
+        self.arithmetic, notes, self.doubts = _note_precision(self._maker.precision, hint, self._layers, self._keep)
         self._said |= dict.fromkeys(notes)
 
     def _listing(self) -> None:
@@ -113,7 +113,7 @@ class OpenVinoSession:
         wide = self._maker.precision == "f32" or self.arithmetic == "float32"
         if self._fused and wide and self._maker.device == "CPU" and not self._by_results:
             seen = Seen(graph=self._graph, layers=self._layers, entries=self._entries, marked=self._marked)
-            self._set(*opened_inside(seen, self._maker, self._beside))
+            self._set(*open_layers(seen, self._maker, self._beside))
         self._listed = True
 
     def _set(self, entries: Sequence[Entry], opened: Opened | None = None) -> None:
@@ -122,11 +122,11 @@ class OpenVinoSession:
         self._by_name = {entry.meta.name: entry for entry in self._entries}
 
     def _mark(self) -> None:
-        keys = surviving(self._graph, self._layers)
+        keys = list_surviving(self._graph, self._layers)
         maker, receive = self._maker, self._beside.receive
 
         def marked() -> Marked:
-            return undisturbed(
+            return build_undisturbed(
                 self._graph, self._layers,
                 lambda some: maker.results(some) if self._by_results else maker.beside(some, receive), keys, exact=True,
             )  # fmt: skip
@@ -137,7 +137,7 @@ class OpenVinoSession:
             if self._by_results:
                 raise
             self._by_results = True
-            self._note(say("results_instead", why=plain(error.__cause__ or error)))
+            self._note(say("results_instead", why=to_one_line(error.__cause__ or error)))
             self._marked = marked()
         self._dropped = self._marked.dropped
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
@@ -162,7 +162,7 @@ class OpenVinoSession:
         try:
             self._alone = self._plain = self._maker.through(keys, self._through.receive)
         except BackendError as error:
-            why = plain(error.__cause__ or error)
+            why = to_one_line(error.__cause__ or error)
             try:
                 self._alone = self._plain = self._maker.through(keys, self._through.receive, floats=True)
                 self._note(say("taps_of_floats", why=why))
@@ -173,7 +173,7 @@ class OpenVinoSession:
 
     def _list(self) -> None:
         entries = self._entries_of(self._order, self._dropped)
-        self._set([_in_real_numbers(entry) if entry.value.name in self._real else entry for entry in entries])
+        self._set([_to_real_numbers(entry) if entry.value.name in self._real else entry for entry in entries])
 
     def _entries_of(self, order: Sequence[Key], dropped: Collection[Key]) -> list[Entry]:
         return list_tensors(
@@ -195,7 +195,7 @@ class OpenVinoSession:
         """What OpenVINO runs without anything of ours in it."""
         names: dict[str, list[str]] = {}
         there = [entry for entry in self._entries if entry.meta.view != UNFUSED] if self._listed else []
-        entries = there if self._listed else self._entries_of(surviving(self._graph, self._layers), ())
+        entries = there if self._listed else self._entries_of(list_surviving(self._graph, self._layers), ())
         for entry in entries:
             names.setdefault(entry.value.key[0], []).append(entry.meta.name)
         floats = {entry.value.key[0] for entry in entries if entry.value.dtype.startswith("float")}
@@ -252,9 +252,9 @@ class OpenVinoSession:
         entry = self._entry(name)
         if entry is not None and entry.value.name in self._real:
             return self._real.held(entry.value.name, value, entry.meta.dtype)
-        return None if entry is None else isolate.rounded(value, entry.meta.dtype)
+        return None if entry is None else isolate.round_as_held(value, entry.meta.dtype)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer; of what is inside a layer too."""
         value = self._graph.named.get(name) or self._graph.named.get(name.rpartition("@")[0])
         return None if value is None or value.op_type == "Input" else self._graph.operator(value)
@@ -274,7 +274,7 @@ class OpenVinoSession:
     def _open_alone(self) -> Built:
         """Taps in the way change layouts, and with them the order of sums; what is fused, and in which type, stays."""
         def alone(*, floats: bool) -> Marked:
-            return undisturbed(
+            return build_undisturbed(
                 self._graph, self._layers,
                 lambda some: self._maker.through(some, self._through.receive, floats=floats), self._order, exact=False,
             )  # fmt: skip
@@ -283,7 +283,7 @@ class OpenVinoSession:
             found = alone(floats=False)
         except BackendError as error:
             found = alone(floats=True)
-            self._note(say("taps_of_floats", why=plain(error.__cause__ or error)))
+            self._note(say("taps_of_floats", why=to_one_line(error.__cause__ or error)))
         if found.built is None:
             raise BackendError("no operator can be run alone", where=self._maker.path)
         if found.changed:
@@ -302,7 +302,9 @@ class OpenVinoSession:
             for place, name in enumerate(meta.name for meta in self._inputs):
                 request.set_input_tensor(place, openvino.Tensor(arrays[name]))
             request.infer()
-            return {name: _array(request.get_output_tensor(place)) for place, name in enumerate(self._graph.outputs)}
+            return {
+                name: _copy_array(request.get_output_tensor(place)) for place, name in enumerate(self._graph.outputs)
+            }
 
     def _shown(self, built: Built, switch: Switch, shown: Shown, arrays: Mapping[str, Any]) -> dict[str, Any]:
         fed = shown.inputs(arrays)
@@ -310,7 +312,7 @@ class OpenVinoSession:
         try:
             outputs = self._infer(built, fed)
             for place, key in enumerate(built.ends, len(outputs)):
-                shown.receive(key, _array(built.request.get_output_tensor(place)))
+                shown.receive(key, _copy_array(built.request.get_output_tensor(place)))
             return outputs
         finally:
             switch.run = None
@@ -330,7 +332,7 @@ class OpenVinoSession:
         """The list as it ran, with the layers' kernels and times."""
         self._layers = self._plain.layers(self._graph.rank)
         there = self._marked.built.layers(self._graph.rank) if self._fused and self._marked.built else ()
-        changed = disturbed(self._layers, there, exact=True) if there else set()
+        changed = find_disturbed(self._layers, there, exact=True) if there else set()
         if changed and not self._marked.changed:
             self._note(say("other_layers", count=len(changed), some=sorted(changed)[0]))
         columns = {op: layer.columns for layer in self._layers for op in layer.ops} if self._tells else {}
@@ -342,7 +344,7 @@ class OpenVinoSession:
         self._said[reason] = None
 
 
-def _array(tensor: Any) -> np.ndarray[Any, Any]:
+def _copy_array(tensor: Any) -> np.ndarray[Any, Any]:
     """Return a copy; bfloat16 as float32."""
     kind = tensor.get_element_type().get_type_name()
     if kind == "string":

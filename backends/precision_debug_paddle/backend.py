@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import ModelError, UsageError
-from precision_debug.protocols import Capabilities, demand
+from precision_debug.protocols import Capabilities, require_available
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
-from precision_debug.settings import Setting, passed
+from precision_debug.settings import Setting, get_passed
 
 from . import modes
 from .reasons import REASONS
@@ -100,7 +100,7 @@ class PaddleBackend:
         return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))
 
     def _require(self, mode: str, where: str) -> None:
-        demand(modes.availability(mode), mode, where=where)
+        require_available(modes.availability(mode), mode, where=where)
 
     def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
         """See BareRunner: a predictor without hooks, of the program as it is."""
@@ -119,9 +119,9 @@ class PaddleBackend:
 
     def watch(self, config: Any, folder: str) -> Watching | None:
         """See Watcher."""
-        from .engine.watched_session import watching_of
+        from .engine.watched_session import make_watching
 
-        return watching_of(config, Path(folder))
+        return make_watching(config, Path(folder))
 
     def examples(self, spec: SessionSpec) -> Feeds:
         """Of a layer, what its factory returned with it; a program brings none."""
@@ -133,7 +133,7 @@ class PaddleBackend:
         from .engine.dynamic_model import read_layer
 
         self._require(modes.DYGRAPH, spec.model.model_file)
-        return read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed")))
+        return read_layer(spec.model.model_file, seed=int(get_passed(spec.options, "seed")))
 
     def modules_in(self, path: str) -> dict[str, str]:
         """Return names of a paddle2onnx file's tensors to the operators that they come from."""
@@ -188,7 +188,7 @@ class PaddleBackend:
     def keep(self, spec: SessionSpec) -> PaddleKeep | PirKeep | None:
         """See ``protocols.Keeper``: of programs, in modes of lower precision that take names or types."""
         from .engine.pir_program import PirProgram
-        from .keep import PaddleKeep, PirKeep, TensorRTKeep, types_of
+        from .keep import PaddleKeep, PirKeep, TensorRTKeep, count_types
         from .model import read_model
 
         chosen = modes.recipe(spec.mode)
@@ -199,7 +199,7 @@ class PaddleBackend:
             names = frozenset(value.name for value in program.values if value.dtype == "float32" and not value.hidden)
             return PirKeep(spec=spec, names=names)
         kind = TensorRTKeep if chosen.tensorrt else PaddleKeep
-        return kind(spec=spec, recipe=chosen, types=types_of(program.values))
+        return kind(spec=spec, recipe=chosen, types=count_types(program.values))
 
     def executed(self, session: Session) -> tuple[int, int] | None:
         """See ``protocols.PrecisionReader``: by the types that Paddle's own hook saw its kernels write."""
@@ -207,9 +207,9 @@ class PaddleBackend:
 
     def heard(self, line: str) -> Reason | None:
         """See ``protocols.ProgressReader``."""
-        from .engine.build_log import heard
+        from .engine.build_log import read_progress
 
-        return heard(line)
+        return read_progress(line)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``protocols.Ladder``."""

@@ -11,8 +11,8 @@ from precision_debug.errors import (
     InputError,
     ModelError,
     PrecisionDebugError,
-    shortened,
-    translated,
+    shorten,
+    translate_errors,
 )
 
 from .engine.framework import custom_operators
@@ -33,14 +33,14 @@ _FRAME = re.compile(r"\[Hint: .*?\](?= *(?:\(at|$))|\(at \S+?:\d+\)", re.DOTALL)
 
 def our_errors(where: str, *, mode: str = "", params: str = "") -> AbstractContextManager[None]:
     """where: the model's file. mode: the run mode, for what to do next. params: the file of its weights."""
-    return translated(
-        where, lambda error: _translated(str(error) or type(error).__name__, where, mode, params)
+    return translate_errors(
+        where, lambda error: _translate(str(error) or type(error).__name__, where, mode, params)
     )
 
 
-def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebugError:
+def _translate(text: str, where: str, mode: str, params: str) -> PrecisionDebugError:
     if params and _WEIGHTS.search(text):
-        what = f"is damaged, or holds the weights of another model than {where}: {_first(text)}"
+        what = f"is damaged, or holds the weights of another model than {where}: {_first_sentence(text)}"
         return ModelError(what, where=params, hint="name the right one with --params_file, or copy it again")
     found = _OPERATOR.search(text)
     operator = found[1] if found else ""
@@ -69,7 +69,7 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
         )  # fmt: skip
     if _NO_LOD.search(text):
         return InputError(
-            f"an input needs the offsets of its sequences (LoD): {_first(text)}", where=where,
+            f"an input needs the offsets of its sequences (LoD): {_first_sentence(text)}", where=where,
             hint="give them beside it in --inputs, as NAME.lod: [0, 2, 5] are rows 0 to 1 and 2 to 4",
         )  # fmt: skip
     unknown = _NO_RANGE.search(text)
@@ -81,7 +81,7 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
         )
     if "not compiled with" in text.lower() or "compile with tensorrt" in text.lower():
         return BackendUnavailable(
-            f"this Paddle was built without what mode {mode} needs: {_first(text)}",
+            f"this Paddle was built without what mode {mode} needs: {_first_sentence(text)}",
             where=where,
             hint="install a paddlepaddle-gpu wheel with TensorRT, or use a CPU mode",
         )
@@ -92,18 +92,20 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
         )  # fmt: skip
     if re.search(r"out of memory|ResourceExhausted", text, re.IGNORECASE):
         return BackendError(
-            f"out of memory: {_first(text)}", where=where, hint="use a smaller batch or mark fewer tensors"
+            f"out of memory: {_first_sentence(text)}", where=where, hint="use a smaller batch or mark fewer tensors"
         )
     if re.search(r"version.*(newer|greater|not supported)|pir_version|Unknown op|not registered", text, re.IGNORECASE):
-        return ModelError(_first(text), where=where, hint="export the model with the Paddle that is installed here")
-    at = f" (operator {operator})" if operator and operator not in _first(text) else ""
-    return BackendError(f"{_first(text)}{at}", where=where, hint="--verbose shows all that Paddle printed")
+        return ModelError(
+            _first_sentence(text), where=where, hint="export the model with the Paddle that is installed here"
+        )
+    at = f" (operator {operator})" if operator and operator not in _first_sentence(text) else ""
+    return BackendError(f"{_first_sentence(text)}{at}", where=where, hint="--verbose shows all that Paddle printed")
 
 
-def _first(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """Return the sentence that says what went wrong, without Paddle's C++ trace."""
     summary = re.search(r"\b(?:\w+Error|ExternalError|\w+): \((\w+)\) (.+?)(?:\n|\[Hint|\(at )", text, re.DOTALL)
     plain = re.search(r"^\((\w+)\) (.+)", text, re.DOTALL)
     line = summary[2] if summary else plain[2] if plain else text
     line = " ".join(_FRAME.sub("", line.partition("  [operator")[0]).split()).rstrip(". ")
-    return shortened(line)
+    return shorten(line)

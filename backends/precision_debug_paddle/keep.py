@@ -15,16 +15,16 @@ from precision_debug.errors import PrecisionDebugError
 from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
-from precision_debug.safety.untrusted import visible
+from precision_debug.safety.untrusted import make_visible
 
-from .engine.bfloat16 import all_but, lowered_as
+from .engine.bfloat16 import list_all_but, list_lowered_names
 from .engine.pir_program import PirProgram
 from .model import read_model
 from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["NO_OPERATOR", "PaddleKeep", "PirKeep", "TensorRTKeep", "types_of"]
+__all__ = ["NO_OPERATOR", "PaddleKeep", "PirKeep", "TensorRTKeep", "count_types"]
 
 NO_OPERATOR = "(none)"
 """A type that no operator has: a list of those that may run in BF16 must not be empty, which would mean all."""
@@ -47,7 +47,7 @@ class PaddleKeep:
     def key_of(self, meta: TensorMeta) -> str:
         kind = meta.op_type.partition(":")[0]
         if kind in self.types and self.recipe.onednn:
-            return kind if lowered_as(kind) else ""  # the others run in FP32 as it is
+            return kind if list_lowered_names(kind) else ""  # the others run in FP32 as it is
         return kind if kind in self.types else ""
 
     @property
@@ -58,7 +58,7 @@ class PaddleKeep:
         kept: tuple[str, ...] = setting(self.spec.options, self._name)
         if self._name != "bfloat16_ops":
             return {self._name: tuple(dict.fromkeys((*kept, *keys)))} if kept or keys else {}
-        left = all_but(keys, kept)
+        left = list_all_but(keys, kept)
         return {self._name: left or (NO_OPERATOR,)} if keys or kept else {}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
@@ -89,7 +89,7 @@ class PaddleKeep:
         chosen = repr(sorted(names))
         if self._name == "bfloat16_ops":
             program, params = self._files()
-            rest = visible(", ".join(keys))  # on the line of its remark
+            rest = make_visible(", ".join(keys))  # on the line of its remark
             return _ONEDNN.format(program=program, params=params, chosen=chosen, rest=rest)
         return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
 
@@ -168,7 +168,7 @@ class PirKeep:
         ]  # fmt: skip
 
 
-def types_of(values: Sequence[Any]) -> dict[str, int]:
+def count_types(values: Sequence[Any]) -> dict[str, int]:
     """Return how many operators of each type a program has."""
     counted = Counter(value.op_type.partition(":")[0] for value in values)
     return {kind: number for kind, number in counted.items() if kind}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from .engine.framework import inference_module, register_libraries
+from .engine.framework import import_inference, register_libraries
 from .modes import Recipe
 from .settings import setting
 
@@ -19,7 +19,7 @@ def make_config(
     """Return a paddle.inference.Config, TensorRT not yet switched on. device: "cpu" or "gpu". quiet: without Paddle's
     log."""
     register_libraries(setting(options, "custom_ops_library"))
-    inference = inference_module()
+    inference = import_inference()
     config = inference.Config(str(program), str(params))
     if quiet:
         config.disable_glog_info()

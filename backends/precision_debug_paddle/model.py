@@ -35,9 +35,9 @@ class Model:
 
 def read_model(files: ModelFiles) -> Model:
     """Read a program, legacy or PIR. Raises ModelError."""
-    file = Path(files.model_file) if files.model_file else _in_folder(Path(files.model_dir))
+    file = Path(files.model_file) if files.model_file else _find_in_folder(Path(files.model_dir))
     if file.is_dir():
-        file = _in_folder(file)
+        file = _find_in_folder(file)
     if not file.is_file():
         raise ModelError("no such file", where=str(file), hint="check --model_file")
     try:
@@ -46,13 +46,13 @@ def read_model(files: ModelFiles) -> Model:
         program: Program = read_pir(file) if file.suffix.lower() == ".json" else read_legacy(file)
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(file)) from error
-    params = Path(files.params_file) if files.params_file else _params(file)
+    params = Path(files.params_file) if files.params_file else _find_params(file)
     if not params.is_file():
         raise ModelError("no such file", where=str(params), hint="check --params_file")
     return Model(program=program, file=file, params=params)
 
 
-def _in_folder(folder: Path) -> Path:
+def _find_in_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise ModelError("no such folder", where=str(folder), hint="check --model_dir")
     found = sorted(
@@ -72,7 +72,7 @@ def _in_folder(folder: Path) -> Path:
     raise ModelError(say("no_model"), where=str(folder), hint=core("name_model_file"))
 
 
-def _params(file: Path) -> Path:
+def _find_params(file: Path) -> Path:
     names = ("__params__", "params") if file.name == "__model__" else (f"{file.stem}.pdiparams",)
     for name in names:
         if file.with_name(name).is_file():

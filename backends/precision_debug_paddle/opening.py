@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError, UsageError
-from precision_debug.feeds.training_step import given_scale, tell_memory
+from precision_debug.feeds.training_step import choose_loss_scale, tell_memory
 from precision_debug.protocols import Feeds, Session
-from precision_debug.reasons import Reason, did_you_mean
+from precision_debug.reasons import Reason, suggest_nearest
 from precision_debug.records import SessionSpec
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 from precision_debug.settings.setting import FORWARD
 
 from . import modes
 from .engine import capability, tf32
-from .engine.bfloat16 import built, first_that_runs, opening_takes
+from .engine.bfloat16 import build_and_count, estimate_opening_seconds, find_first_running
 from .engine.fetchable import Trace
 from .engine.fetched_session import FetchSession, most_builds
 from .engine.pir_bodies import PirBodies
 from .engine.pir_program import PirProgram, read_pir
 from .engine.predictor import Runner
-from .engine.recorded import Bodies, outlives
+from .engine.recorded import Bodies, make_survival_trial
 from .make import make_config
 from .model import Model
 from .modes import Recipe
@@ -58,7 +58,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         from .engine.tensorrt_session import open_tensorrt
 
         return open_tensorrt(spec, model, recipe, feeds, folder, versions)
-    if device == "gpu" and recipe.precision == "float32" and (said := tf32.own_kernels(spec.options)):
+    if device == "gpu" and recipe.precision == "float32" and (said := tf32.turn_off_tf32(spec.options)):
         notes = (*notes, said)
     if not model.program.pir and not recipe.onednn:
         return _open_hooked(spec, model, recipe, feeds, folder, device, versions, notes)
@@ -77,7 +77,7 @@ def _open_hooked(
 
     session = HookSession(
         model, start(model.file), versions=versions, notes=notes, wants=_wants(recipe), on_cpu=device == "cpu",
-        bodies=Bodies.of(model.program, folder, start, _trial(spec, model, recipe)),
+        bodies=Bodies.of(model.program, folder, start, _make_trial(spec, model, recipe)),
     )  # fmt: skip
     if feeds:
         session.probe(feeds[0])
@@ -103,7 +103,7 @@ def _open_fetched(
             config.delete_pass(IN_PLACE)
         if model.program.pir and chosen.onednn and chosen.precision == "bfloat16" and not in_bfloat16:
             config.switch_ir_debug(True)
-            runner, found = built(lambda: Runner(config, where=model.path, mode=spec.mode), folder)
+            runner, found = build_and_count(lambda: Runner(config, where=model.path, mode=spec.mode), folder)
             in_bfloat16.append(found)
             return runner
         return Runner(config, where=model.path, mode=spec.mode)
@@ -112,9 +112,10 @@ def _open_fetched(
         model, start, unfused=not recipe.optimise, view=_view(recipe), folder=folder, versions=versions, notes=notes,
         builds=setting(spec.options, "mark_builds"),
         limit=setting(spec.options, "fetch_bytes"),
-        check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
+        check=_make_quantised_check(model) if recipe.precision == "int8" else None,
+        quantised=recipe.precision == "int8",
         wants=_wants(recipe), plain=device == "cpu" and not recipe.onednn,
-        bodies=Bodies.of(model.program, folder, lambda program: start(program, ""), _trial(spec, model, recipe))
+        bodies=Bodies.of(model.program, folder, lambda program: start(program, ""), _make_trial(spec, model, recipe))
         or PirBodies.of(
             model.program, lambda what: start(model.file, what), changed=recipe.optimise,
             narrow=recipe.precision != "float32", limit=setting(spec.options, "fetch_bytes"),
@@ -127,12 +128,12 @@ def _open_fetched(
         except BackendUnavailable as error:
             if model.program.pir or recipe.precision != "bfloat16":
                 raise
-            hint = _offered(error, spec, model, recipe, feeds[0], device, folder)
+            hint = _offer_types(error, spec, model, recipe, feeds[0], device, folder)
             raise BackendUnavailable(error.what, where=error.where, hint=hint) from error
     return fetched
 
 
-def _offered(
+def _offer_types(
     error: BackendUnavailable, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Feeds, device: str, folder: Path
 ) -> Reason:
     """Return what to type where oneDNN cannot run a legacy program in bfloat16: a list that was run, with what it
@@ -143,14 +144,14 @@ def _offered(
         return Runner(config, where=model.path, mode=spec.mode)
 
     kinds = [value.op_type for value in model.program.values]
-    found = first_that_runs(kinds, next((kind for kind in kinds if f" {kind} " in error.what), ""), start, feeds)
+    found = find_first_running(kinds, next((kind for kind in kinds if f" {kind} " in error.what), ""), start, feeds)
     if found is None:
         return say("no_bfloat16_list")
     builds = most_builds(len(kinds), setting(spec.options, "mark_builds"))
     options = {**spec.options, "bfloat16_ops": found.types, "mark_builds": min(builds, _TIMED)}
     tried = dataclasses.replace(spec, options=options)
     try:
-        seconds = opening_takes(lambda: open_session(tried, model, recipe, [feeds], folder), builds)
+        seconds = estimate_opening_seconds(lambda: open_session(tried, model, recipe, [feeds], folder), builds)
     except PrecisionDebugError:  # it runs, and cannot be looked into: it is no way on
         return say("no_bfloat16_list")
     types = json.dumps(found.types, separators=(",", ":"))
@@ -165,7 +166,7 @@ def with_kept(model: Model, names: Sequence[str], folder: Path) -> Model:
         file = model.program.with_kept(names, folder / "kept.json")
     except KeyError as error:
         known = [value.name for value in model.program.values]
-        hint = did_you_mean(str(error.args[0]), known)
+        hint = suggest_nearest(str(error.args[0]), known)
         raise UsageError(f"the model has no value {error}", where="--option keep_operators", hint=hint) from error
     return dataclasses.replace(model, file=file, program=read_pir(file))
 
@@ -177,24 +178,24 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
 
     card = capability.gpu()
     device = "gpu" if recipe.device == "gpu" or (card is not None and card.works) else "cpu"
-    layer = read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed")))
+    layer = read_layer(spec.model.model_file, seed=int(get_passed(spec.options, "seed")))
     versions = capability.versions(gpu=device == "gpu", tensorrt=False)
     return DygraphSession(
         layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device,
-        step=_step(spec, recipe, layer) if setting(spec.options, "step") != FORWARD else None,
-        training=setting(spec.options, "training"), seed=int(passed(spec.options, "seed")),
+        step=_make_step_maker(spec, recipe, layer) if setting(spec.options, "step") != FORWARD else None,
+        training=setting(spec.options, "training"), seed=int(get_passed(spec.options, "seed")),
     )  # fmt: skip
 
 
-def _step(spec: SessionSpec, recipe: Recipe, layer: Layer) -> Callable[[StepParts], Step]:
+def _make_step_maker(spec: SessionSpec, recipe: Recipe, layer: Layer) -> Callable[[StepParts], Step]:
     """Return what makes the training step that a command asks for, of the layer as the mode runs it."""
     from .engine.training.step import Step
 
     until, options = setting(spec.options, "step"), spec.options
     tell_memory(until, sum(one.size * one.element_size() for one in layer.module.parameters() if not one.stop_gradient))
     return lambda parts: Step(
-        parts=parts, until=until, scale=given_scale(options, setting(options, "loss_scale"), *modes.SCALED),
-        clip=setting(options, "clip_norm"), seed=int(passed(options, "seed")), path=layer.path,
+        parts=parts, until=until, scale=choose_loss_scale(options, setting(options, "loss_scale"), *modes.SCALED),
+        clip=setting(options, "clip_norm"), seed=int(get_passed(options, "seed")), path=layer.path,
         master=recipe.precision if recipe.amp == "O2" else "",
     )  # fmt: skip
 
@@ -211,13 +212,13 @@ def device_of(recipe: Recipe) -> tuple[str, tuple[Reason, ...]]:
     return "cpu", (say("baseline_on_cpu_since", problem=card.problem),)
 
 
-def _trial(spec: SessionSpec, model: Model, recipe: Recipe) -> Callable[[Path, Feeds], bool] | None:
+def _make_trial(spec: SessionSpec, model: Model, recipe: Recipe) -> Callable[[Path, Feeds], bool] | None:
     """Passes meet operators that no model has in that place; without passes nothing can go wrong."""
-    return outlives(spec.mode, model.params, spec.options) if recipe.optimise else None
+    return make_survival_trial(spec.mode, model.params, spec.options) if recipe.optimise else None
 
 
 def _wants(recipe: Recipe) -> str:
-    """Return the type without which a mode did not do what it is for; of int8 see ``_quantised``."""
+    """Return the type without which a mode did not do what it is for; of int8 see ``_make_quantised_check``."""
     return recipe.precision if recipe.precision in ("float16", "bfloat16") else ""
 
 
@@ -228,7 +229,7 @@ def _view(recipe: Recipe) -> str:
     return "unblocked" if recipe.precision == "float32" else "dequantised, unblocked"
 
 
-def _quantised(model: Model) -> Callable[[Trace], None]:
+def _make_quantised_check(model: Model) -> Callable[[Trace], None]:
     def check(trace: Trace) -> None:
         if not trace.types & {"int8", "uint8"}:
             raise ModelError(

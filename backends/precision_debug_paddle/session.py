@@ -13,7 +13,7 @@ from typing import Any
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, TensorMeta
 
 from . import naming
 from .engine import framework
@@ -24,7 +24,7 @@ from .engine.recorded import Bodies, Delivery
 from .model import Model
 from .reasons import say
 
-__all__ = ["NOT_ENTERED", "HookSession", "absorbing", "meta_of", "metas_of", "not_run"]
+__all__ = ["NOT_ENTERED", "HookSession", "add_absorbed", "doubt_not_run", "list_metas", "make_meta"]
 
 
 _FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
@@ -97,7 +97,7 @@ class HookSession:
         self.whole: collections.Counter[str] = collections.Counter()
         self._refused: frozenset[str] = frozenset()
         self._notes = list(notes)
-        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(value) for value in model.program.values)
+        self.tensors: Sequence[TensorMeta] = list_metas(make_meta(value) for value in model.program.values)
         self._probed = False
 
     @property
@@ -127,7 +127,7 @@ class HookSession:
         outputs = self._runner.run(feeds, look)
         if self._bodies is not None:
             self._bodies.probe(feeds, outputs)
-        self.doubts = not_run(self._wants, types)
+        self.doubts = doubt_not_run(self._wants, types)
         if self._wants:
             floats = sum(number for name, number in types.items() if "float" in name)
             self.executed = types[self._wants], floats
@@ -182,7 +182,7 @@ class HookSession:
         """See protocols.Replacer."""
         return self._operators.held(name, value)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         return self._operators.get(name)
 
@@ -209,9 +209,9 @@ class HookSession:
         """Return the rows of a value in a body, or of a branch's result, that the program's own hook did not show."""
         if value.hidden.code == NESTED.code:
             if self._bodies is None:
-                return [meta_of(value, unseen=_IN_A_BODY)]
-            return self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
-        return [meta_of(value, unseen=NOT_ENTERED)] if value.op_type in _BRANCHES else []
+                return [make_meta(value, unseen=_IN_A_BODY)]
+            return self._bodies.listed(value, make_meta(value, unseen=NOT_ENTERED))
+        return [make_meta(value, unseen=NOT_ENTERED)] if value.op_type in _BRANCHES else []
 
     def _in_order(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Iterator[TensorMeta]:
         """Yield what is shown in the order of the run, and what lies in a body before what its loop or branch gives."""
@@ -228,8 +228,8 @@ class HookSession:
 
     def _listed(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Sequence[TensorMeta]:
         listed = list(self._in_order(shown, hidden))
-        listed = list(absorbing(listed, self._values))
-        return metas_of(self._bodies.in_order(listed) if self._bodies is not None else listed)
+        listed = list(add_absorbed(listed, self._values))
+        return list_metas(self._bodies.in_order(listed) if self._bodies is not None else listed)
 
     def _as_it_is(self, name: str, array: Any) -> Any:
         """With the dimensions that the model gives it."""
@@ -275,7 +275,7 @@ class HookSession:
         )  # fmt: skip
 
 
-def not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
+def doubt_not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
     """Return what is in doubt where no tensor had the type that a mode is for.
 
     wanted: "bfloat16" or "float16"; "" asks for nothing. types: of all tensors that Paddle's own hook saw.
@@ -287,7 +287,7 @@ def not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
     return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": detail}),)
 
 
-def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
+def list_metas(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
     """Return the list that a session announces: ``inputs`` name only what is in it."""
     listed = tuple(metas)
     names = {meta.name for meta in listed}
@@ -296,7 +296,7 @@ def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
     )
 
 
-def absorbing(metas: Iterable[TensorMeta], values: Mapping[str, Value]) -> tuple[TensorMeta, ...]:
+def add_absorbed(metas: Iterable[TensorMeta], values: Mapping[str, Value]) -> tuple[TensorMeta, ...]:
     """Return the metas with the program's values that the engine fused into the operator of each: those between it and
     the nearest values that are listed."""
     listed = tuple(metas)
@@ -315,7 +315,7 @@ def absorbing(metas: Iterable[TensorMeta], values: Mapping[str, Value]) -> tuple
     return tuple(dataclasses.replace(meta, absorbs=inside(meta)) for meta in listed)
 
 
-def meta_of(value: Value, **changes: Any) -> TensorMeta:
+def make_meta(value: Value, **changes: Any) -> TensorMeta:
     """Return a value of the unoptimised program as the core wants it."""
     known: dict[str, Any] = {
         "name": value.name, "op_type": value.op_type, "node": value.node, "dtype": value.dtype, "shape": value.shape,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, demand
+from precision_debug.protocols import Capabilities, require_available
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -74,15 +74,15 @@ class TensorRTBackend:
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> CudaComparer | None:  # noqa: ARG002
         """See protocols.OnDeviceAlone; None without a GPU that the core's kernels run on."""
-        from .on_device import engine_comparer
+        from .on_device import make_engine_comparer
 
-        return engine_comparer()
+        return make_engine_comparer()
 
     def heard(self, line: str) -> Reason | None:
         """See ``protocols.ProgressReader``."""
-        from .engine.messages import heard
+        from .engine.messages import read_progress
 
-        return heard(line)
+        return read_progress(line)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``protocols.Ladder``."""
@@ -109,5 +109,5 @@ class TensorRTBackend:
         return WeakKeep(spec=spec, recipe=chosen) if halves and not found.strong else found
 
     def _available(self, mode: str) -> Recipe:
-        demand(availability(mode), mode, where=self.name)
+        require_available(availability(mode), mode, where=self.name)
         return recipe(mode)

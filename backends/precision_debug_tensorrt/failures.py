@@ -11,7 +11,7 @@ from precision_debug.errors import BackendError, BackendUnavailable, ModelError,
 if TYPE_CHECKING:
     from .model import OnnxModel
 
-__all__ = ["build_error", "engine_error", "parser_error", "run_error", "suspected", "tidy"]
+__all__ = ["add_suspect", "build_error", "engine_error", "parser_error", "run_error", "tidy_message"]
 
 _LIMIT = 300
 _SIZED_BY_DATA = {"NonZero", "Unique", "Compress", "NonMaxSuppression"}
@@ -29,7 +29,7 @@ def parser_error(
 ) -> PrecisionDebugError:
     """Return an error that names the first node that the parser refuses."""
     if not problems:
-        return ModelError(f"TensorRT's parser refuses it: {tidy(said)}", where=source.path, hint=_SIMPLIFY)
+        return ModelError(f"TensorRT's parser refuses it: {tidy_message(said)}", where=source.path, hint=_SIMPLIFY)
     place, name, op_type, text = problems[0]
     graph = source.model.proto.graph
     node = next((node for node in graph.node if name and node.name == name), None)
@@ -47,13 +47,13 @@ def parser_error(
         hint = _SIMPLIFY
     others = f" (and {len(problems) - 1} more nodes)" if len(problems) > 1 else ""
     domain = f"{node.domain}." if custom and node is not None else ""
-    what = f"TensorRT cannot take node '{name}' ({domain}{op_type}){others}: {_short(text)}"
+    what = f"TensorRT cannot take node '{name}' ({domain}{op_type}){others}: {_shorten(text)}"
     return ModelError(what, where=source.path, hint=hint)
 
 
 def build_error(path: str, said: Sequence[str]) -> BackendError:
     """The build gave no engine."""
-    text = tidy(said)
+    text = tidy_message(said)
     if re.search(r"out of memory|OutOfMemory|insufficient memory", text, re.IGNORECASE):
         hint = "mark fewer tensors, lower --workspace, or free the device"
     elif "no conforming implementation" in text or "obey" in text.lower():
@@ -69,7 +69,7 @@ def build_error(path: str, said: Sequence[str]) -> BackendError:
 
 def engine_error(path: str, said: Sequence[str], version: str) -> PrecisionDebugError:
     """Return a serialised engine that cannot be loaded."""
-    text = tidy(said)
+    text = tidy_message(said)
     if re.search(r"version tag|engine version|platform|compute capability|cuda version", text, re.IGNORECASE):
         return BackendUnavailable(
             f"this engine was built by another TensorRT or for another GPU ({text})", where=path,
@@ -85,13 +85,13 @@ def engine_error(path: str, said: Sequence[str], version: str) -> PrecisionDebug
 
 def run_error(path: str, said: Sequence[str]) -> BackendError:
     """The engine did not run."""
-    text = tidy(said)
+    text = tidy_message(said)
     short = "memory" in text
     hint = "mark fewer tensors or lower --memory_budget" if short else "--verbose shows all that TensorRT says"
     return BackendError(f"TensorRT could not run the engine: {text or 'it does not say why'}", where=path, hint=hint)
 
 
-def suspected(error: BackendError, source: object) -> BackendError:
+def add_suspect(error: BackendError, source: object) -> BackendError:
     """Return the error with the first node whose output's size depends on the data, where the model has one: TensorRT
     may build such an engine, and then fail to make its execution context with a message that names nothing. """
     graph = getattr(getattr(getattr(source, "model", None), "proto", None), "graph", None)
@@ -102,13 +102,13 @@ def suspected(error: BackendError, source: object) -> BackendError:
     return BackendError(what, where=error.where, hint=_ADVICE["NonZero"])
 
 
-def tidy(said: Sequence[str]) -> str:
+def tidy_message(said: Sequence[str]) -> str:
     """Return the last words of TensorRT, without its numbers and source places."""
     kept = [text for text in said if text.strip()]
-    return _short(kept[-1]) if kept else ""
+    return _shorten(kept[-1]) if kept else ""
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = re.sub(r"^\d+: \[[^\]]*\] ", "", " ".join(text.split()))
     text = re.sub(r"Error Code \d+: ", "", text)
     return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}…"

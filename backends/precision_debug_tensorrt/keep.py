@@ -49,7 +49,7 @@ class TensorRTKeep:
         if any(is_switch(key) and key != TF32_OFF for key in keys):
             for name in ("layer_precisions", "layer_output_types"):
                 given = setting(self.spec.options, name)
-                if low := _low(given):
+                if low := _list_lower(given):
                     found[name] = {layer: kind for layer, kind in given.items() if layer not in low}
         nodes = [key for key in keys if not is_switch(key)]
         if nodes:
@@ -134,7 +134,7 @@ class TensorRTKeep:
     def _layers(self, nodes: Sequence[str]) -> tuple[str, ...]:
         """Return the layers of TensorRT's network that nodes become, by the names that trtexec knows them by; the
         nodes' own where there is no TensorRT here."""
-        from .engine.kept import is_silent, layers_of_nodes
+        from .engine.kept import is_silent, map_nodes_to_layers
         from .engine.messages import Messages, make_logger
         from .engine.network import make_network
         from .model import OnnxModel, read_source
@@ -143,7 +143,7 @@ class TensorRTKeep:
             source, api, messages = read_source(self.spec.model), load_api(self.recipe.edition), Messages()
             if isinstance(source, OnnxModel):
                 made = make_network(api, make_logger(api.trt, messages), messages, source, strong=False)
-                places = layers_of_nodes(source.model.proto.graph, made.network)
+                places = map_nodes_to_layers(source.model.proto.graph, made.network)
                 layers = [made.network.get_layer(place) for node in nodes for place in places.get(node, ())]
                 return tuple(dict.fromkeys(layer.name for layer in layers if not is_silent(layer)))
         return tuple(nodes)
@@ -193,7 +193,7 @@ class WeakKeep(TensorRTKeep):
     @property
     def switches(self) -> tuple[str, ...]:
         """TF32 off, where FP32 layers may compute in it; before that, the low precisions that the command asks for."""
-        asked = _low(setting(self.spec.options, "layer_precisions")) | _low(
+        asked = _list_lower(setting(self.spec.options, "layer_precisions")) | _list_lower(
             setting(self.spec.options, "layer_output_types")
         )
         own = (without(" ".join(f"{name}:{kind}" for name, kind in asked.items())),) if asked else ()
@@ -202,7 +202,7 @@ class WeakKeep(TensorRTKeep):
         return (*own, TF32_OFF) if tf32 else own
 
 
-def _low(asked: Mapping[str, str]) -> dict[str, str]:
+def _list_lower(asked: Mapping[str, str]) -> dict[str, str]:
     """Of layers with a precision, those in a lower one than FP32."""
     return {name: kind for name, kind in asked.items() if kind not in ("FP32", "INT32")}
 

@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from precision_debug.inspector import EngineLayer, is_opaque, real_precision
-from precision_debug.onnx.graph import initializers_of, labels, outer_reads, values
+from precision_debug.inspector import EngineLayer, find_real_precision, is_opaque
+from precision_debug.onnx.graph import initializers_of, iterate_values, label_values, list_outer_reads
 from precision_debug.onnx.types import dtype_name
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
-from .engine.casts import CAST, carriers
+from .engine.casts import CAST, find_carriers
 from .engine.network import LayerFacts
 from .reasons import say
 
@@ -46,7 +46,7 @@ class LayerIndex:
         for layer in sorted(working, key=lambda layer: layer.layer_type == "NoOp"):
             for node in (*layer.onnx_nodes, layer.name, *(part for part in _PARTS.split(layer.name) if part)):
                 self.by_node.setdefault(node, layer)
-        self.by_region = _regions(layers, reads or {})
+        self.by_region = _map_regions(layers, reads or {})
 
     def find(self, tensor: str, node: str) -> EngineLayer | None:
         """Return the layer that computes the node, else the one that writes the tensor."""
@@ -65,7 +65,7 @@ def operators(layer: EngineLayer) -> tuple[str, ...]:
     return parts if len(parts) > 1 else ()
 
 
-def _regions(layers: Sequence[EngineLayer], reads: Mapping[str, Sequence[str]]) -> dict[str, EngineLayer]:
+def _map_regions(layers: Sequence[EngineLayer], reads: Mapping[str, Sequence[str]]) -> dict[str, EngineLayer]:
     """Return tensors between the outputs and the inputs of the Myelin regions."""
     copied: dict[str, str] = {}
     found: dict[str, EngineLayer] = {}
@@ -88,7 +88,7 @@ def columns(layer: EngineLayer | None) -> dict[str, str]:
     """Return the report's columns on a tensor's layer."""
     if layer is None:
         return {}
-    precision, source = real_precision(layer)
+    precision, source = find_real_precision(layer)
     found = {
         "Fused Layer": layer.name,
         "Fused Nodes": ", ".join(operators(layer)) + (", …" if layer.nodes_cut else ""),
@@ -106,10 +106,10 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, R
     network: names of the tensors in TensorRT's network to their dtype. refused: those that cannot be seen, and why.
     """
     listed = without_casts(graph)
-    found = [value for value in values(graph) if value.node is None or not value.node.name.startswith(CAST)]
-    label = labels([dataclasses.replace(value, name=listed.get(value.name, value.name)) for value in found])
+    found = [value for value in iterate_values(graph) if value.node is None or not value.node.name.startswith(CAST)]
+    label = label_values([dataclasses.replace(value, name=listed.get(value.name, value.name)) for value in found])
     outputs = {item.name for item in graph.output}
-    shapes = _declared(graph)
+    shapes = _list_declared(graph)
     constants = initializers_of(graph)
     metas = []
     for value in found:
@@ -125,7 +125,7 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, R
             unseen = say("not_parsed")
         else:
             unseen = refused.get(own, NOTHING)
-        reads = [] if node is None else [listed.get(read, read) for read in (*node.input, *outer_reads(node))]
+        reads = [] if node is None else [listed.get(read, read) for read in (*node.input, *list_outer_reads(node))]
         metas.append(
             TensorMeta(
                 name=name,
@@ -169,7 +169,7 @@ def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs:
 def without_casts(graph: Any) -> dict[str, str]:
     """Return what the casts of ``casts`` made, and the tensor of the model that each stands for."""
     found: dict[str, str] = {}
-    for made, source in carriers(graph).items():
+    for made, source in find_carriers(graph).items():
         if source.startswith(f"{made}_"):  # the model's own name was given back behind the cast
             found[source] = made
         else:
@@ -177,7 +177,7 @@ def without_casts(graph: Any) -> dict[str, str]:
     return found
 
 
-def _declared(graph: Any) -> dict[str, tuple[str, tuple[int | str, ...] | None]]:
+def _list_declared(graph: Any) -> dict[str, tuple[str, tuple[int | str, ...] | None]]:
     found = {}
     for item in (*graph.input, *graph.value_info, *graph.output):
         tensor = item.type.tensor_type

@@ -9,10 +9,10 @@ from .engine.device_memory import find_device
 if TYPE_CHECKING:
     from precision_debug.numbers.cuda.comparer import CudaComparer
 
-__all__ = ["engine_comparer"]
+__all__ = ["make_engine_comparer"]
 
 
-def engine_comparer() -> CudaComparer | None:
+def make_engine_comparer() -> CudaComparer | None:
     """Return what compares; None without a GPU that the core's kernels run on."""
     from precision_debug.errors import BackendUnavailable
 

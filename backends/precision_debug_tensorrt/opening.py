@@ -15,12 +15,12 @@ import numpy as np
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, UsageError
 from precision_debug.reasons import Reason
 from precision_debug.records import InputMeta, SessionSpec
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
 from .engine.constraints import Asked
 from .engine.device_memory import find_device
 from .engine.execution import Runner, engine_inputs, engine_outputs
-from .engine.kept import precisions_of
+from .engine.kept import find_precisions
 from .engine.messages import Messages, make_logger
 from .engine.network import make_network
 from .engine.options import Options, read_options
@@ -29,8 +29,8 @@ from .engine.strongly_typed import save_typed
 from .engine.timing_cache import TimingCache
 from .engine.types import dtype_name
 from .engine.versions import Api, load_api
-from .failures import suspected
-from .make import Built, Maker, choose_road, load_engine, typed_build, typed_source
+from .failures import add_suspect
+from .make import Built, Maker, build_typed, choose_road, load_engine, make_typed_source
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
 from .reasons import say
@@ -64,22 +64,22 @@ def open_session(
     if isinstance(source, EngineFile):
         built = load_engine(api, logger, messages, source)
     else:
-        timing = TimingCache(options.timing_cache, anew=bool(passed(spec.options, "anew")))
+        timing = TimingCache(options.timing_cache, anew=bool(get_passed(spec.options, "anew")))
         notes += [say("timing_read", bytes=timing.loaded)] if timing.loaded else []
         make = functools.partial(
             Maker, api=api, logger=logger, messages=messages, recipe=recipe, options=options, road=road,
             device=device, feeds=arrays, timing=timing,
         )  # fmt: skip
         if road.strong and isinstance(source, OnnxModel):
-            maker, built, source, written, asked = _built_typed(make, source, spec.work_dir)
+            maker, built, source, written, asked = _build_typed(make, source, spec.work_dir)
             notes += written
         else:
             maker = make(source=source)
             built = maker.build()
         notes += [say("timing_refused", path=options.timing_cache)] if messages.cache_refused else []
-    text, layers = _inspected(api, built, device, messages, source, arrays[0])
+    text, layers = _inspect_engine(api, built, device, messages, source, arrays[0])
     if maker is not None and recipe.precisions:
-        maker.like = precisions_of(built.layers, layers)
+        maker.like = find_precisions(built.layers, layers)
     facts = gather(
         api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road,
         built=built, inspector=text, layers=layers, inputs=engine_inputs(api, built.engine),
@@ -88,7 +88,7 @@ def open_session(
     return TensorRTSession(facts=facts, built=built, maker=maker)
 
 
-def _built_typed(
+def _build_typed(
     make: Callable[..., Maker], untyped: OnnxModel, work_dir: str
 ) -> tuple[Maker, Built, OnnxModel, list[Reason], tuple[Asked, ...]]:
     """Of a strongly typed network the model itself brings the precisions: it is written with them, and built, until the
@@ -97,7 +97,7 @@ def _built_typed(
     first = make(source=untyped)
 
     def typed(kept: Sequence[str]) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:
-        return typed_source(
+        return make_typed_source(
             first.api, first.logger, first.messages, untyped, first.recipe, first.options, first.feeds, folder,
             refused_by_builder=kept,
         )  # fmt: skip
@@ -106,7 +106,7 @@ def _built_typed(
         one = make(source=source)
         return one, one.build()
 
-    (maker, built), source, notes, asked = typed_build(typed, made)
+    (maker, built), source, notes, asked = build_typed(typed, made)
     if first.options.save_model:
         save_typed(source.model, first.options.save_model)
     return maker, built, source, notes, asked
@@ -128,12 +128,12 @@ def read_inputs(spec: SessionSpec, recipe: Recipe) -> tuple[InputMeta, ...]:
             )
             for name in engine_inputs(api, engine)
         )
-    made = make_network(api, logger, messages, source, strong=_strong(api, options))
+    made = make_network(api, logger, messages, source, strong=_is_strongly_typed(api, options))
     tensors = (made.network.get_input(place) for place in range(made.network.num_inputs))
     return tuple(InputMeta(name=t.name, dtype=dtype_name(t.dtype), shape=_dims(t.shape)) for t in tensors)
 
 
-def _strong(api: Api, options: Options) -> bool:
+def _is_strongly_typed(api: Api, options: Options) -> bool:
     return options.typing == "strong" or not api.weakly_typed
 
 
@@ -156,13 +156,13 @@ def _start(api: Api, options: Options) -> tuple[Messages, Any]:
     return messages, logger
 
 
-def _inspected(
+def _inspect_engine(
     api: Api, built: Built, device: Any, messages: Messages, source: Source, feeds: Mapping[str, Any]
 ) -> tuple[str, Any]:
     try:
         runner = Runner(api, built, device, messages, source.path)
     except BackendError as error:
-        raise suspected(error, source) from error
+        raise add_suspect(error, source) from error
     try:
         runner.set_inputs(feeds)
         return runner.inspect()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
-from precision_debug.inspector import EngineLayer, diff_engines, real_precision
+from precision_debug.inspector import EngineLayer, compare_engines, find_real_precision
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, TensorMeta
@@ -157,14 +157,16 @@ class TensorRTSession:
                 finally:
                     runner.close()
                 self._marked[batch.names] = batch
-                self._run_notes.append(_said_of(batch, number, gap))
+                self._run_notes.append(_describe_rebuilt(batch, number, gap))
                 if are_finite(there_too) and not are_finite(outputs):
                     marking.finite = True
                     self._run_notes.append(say("rebuilt_finite", number=number))
                 if facts.fused_only and not batch.diff.fusion_kept:
                     self._run_notes.append(say("other_fusion", number=number, layers=batch.diff.lost[:3]))
                 index = LayerIndex(batch.layers, reads)
-                there = {name: _measured(real, index, name, facts.node_of(name), number) for name in batch.names}
+                there = {
+                    name: _make_measured_columns(real, index, name, facts.node_of(name), number) for name in batch.names
+                }
                 measured |= there
                 other = sum("Fused Layer There" in columns for columns in there.values())
                 if other:
@@ -205,7 +207,7 @@ class TensorRTSession:
             runner.close()
         queue.raise_error()
         queue.finish()
-        diff = diff_engines(self.layers, layers)
+        diff = compare_engines(self.layers, layers)
         self._run_notes.append(
             say("listened_unfused", diff=diff.summary) if unfused else say("listened_marked", diff=diff.summary)
         )
@@ -276,15 +278,15 @@ def _as_layer(asked: Asked) -> str:
     return f" as {asked.layer}" if asked.node not in ("", asked.layer) else ""
 
 
-def _measured(real: LayerIndex, index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
+def _make_measured_columns(real: LayerIndex, index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
     """Columns on the rebuilt engine that a tensor was seen in, and on how far that is the real one."""
     layer, before = index.find(name, node), real.find(name, node)
     found = {"Seen In": f"engine rebuilt with marks, {number}"}
     if layer is None:
         return found
-    precision, source = real_precision(layer)
+    precision, source = find_real_precision(layer)
     found["Precision There"] = precision or f"not reported: {source}"
-    if before is not None and not diff_engines([before], [layer]).fusion_kept:
+    if before is not None and not compare_engines([before], [layer]).fusion_kept:
         found["Fused Layer There"] = layer.name
     return found
 
@@ -292,11 +294,11 @@ def _measured(real: LayerIndex, index: LayerIndex, name: str, node: str, number:
 def _precisions(real: LayerIndex, index: LayerIndex, name: str, node: str) -> tuple[str, str]:
     """In the real engine and in a rebuilt one; "" where one does not tell."""
     found = (at.find(name, node) for at in (real, index))
-    first, second = (real_precision(layer)[0] if layer is not None else "" for layer in found)
+    first, second = (find_real_precision(layer)[0] if layer is not None else "" for layer in found)
     return first, second
 
 
-def _said_of(batch: Batch, number: int, gap: float) -> Reason:
+def _describe_rebuilt(batch: Batch, number: int, gap: float) -> Reason:
     same = say("outputs_same") if gap == 0 else say("outputs_apart", gap=gap)
     asked, seconds, count, diff = batch.built.imitated, batch.built.seconds, len(batch.names), batch.diff.summary
     if asked:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
-from precision_debug.protocols import Capabilities, FolderConfigurations, demand
+from precision_debug.protocols import Capabilities, FolderConfigurations, require_available
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
-from precision_debug.settings import Setting, passed
+from precision_debug.settings import Setting, get_passed
 
 from . import modes
 from .reasons import REASONS
@@ -124,11 +124,11 @@ class TorchBackend:
 
         Empty where the file is of a kind whose weights cannot be read here. Raises ModelError.
         """
-        from .engine.exported_weights import check_weights, summary
+        from .engine.exported_weights import check_weights, summarise_weights
 
         if Path(path).suffix.lower() != ".onnx":
             return ()
-        return summary(check_weights(self._model(spec), path), path)
+        return summarise_weights(check_weights(self._model(spec), path), path)
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
         """Return parameters and buffers as they are in the model, name to array."""
@@ -139,11 +139,11 @@ class TorchBackend:
 
     def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[Reason, ...]:
         """``check_weights`` of a recording's weights; needs no torch."""
-        from .engine.exported_weights import check_arrays, summary
+        from .engine.exported_weights import check_arrays, summarise_weights
 
         if Path(path).suffix.lower() != ".onnx":
             return ()
-        return summary(check_arrays(weights, path), path)
+        return summarise_weights(check_arrays(weights, path), path)
 
     def layers(self, spec: SessionSpec) -> dict[str, Layer]:
         """See ``protocols.LayerKeeper``."""
@@ -226,9 +226,9 @@ class TorchBackend:
         """See ``protocols.Agreeing``: of torch.compile."""
         if modes.recipe(spec.mode).change != "compile":
             return ()
-        from .engine.eager_numerics import agreements
+        from .engine.eager_numerics import list_agreements
 
-        return agreements(spec, tensors, culprits)
+        return list_agreements(spec, tensors, culprits)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         return self._opened(spec, feeds, None)
@@ -238,7 +238,7 @@ class TorchBackend:
         return self._opened(spec, feeds, comparer)
 
     def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], comparer: Comparer | None) -> Session:
-        demand(modes.availability(spec.mode, step=setting(spec.options, "step") != "forward"), spec.mode)
+        require_available(modes.availability(spec.mode, step=setting(spec.options, "step") != "forward"), spec.mode)
         session = open_model(
             self._model(spec), spec.mode, spec.options, feeds, comparer=comparer, on_close=self._closed
         )
@@ -250,7 +250,7 @@ class TorchBackend:
         """Return the model of a file; both sides of a comparison get the same one, unless the file changed."""
         if self._live is not None:
             return self._live
-        from .make import chosen_device, current
+        from .make import chosen_device, use_device
         from .model import read_model
 
         file = Path(spec.model.path.partition(".py:")[0] + ".py" if ".py:" in spec.model.path else spec.model.path)
@@ -262,12 +262,12 @@ class TorchBackend:
             if key not in self._kept:
                 for older in [*self._kept][: 1 - _MODELS]:
                     del self._kept[older]
-                with current(chosen_device(spec.options)):  # "cuda" in a factory means the baseline's card
+                with use_device(chosen_device(spec.options)):  # "cuda" in a factory means the baseline's card
                     self._kept[key] = read_model(spec.model, seed=seed)
                     if step:
-                        from .engine.training.resumed import at_step
+                        from .engine.training.resumed import resume_at_step
 
-                        self._kept[key] = at_step(self._kept[key], step)
+                        self._kept[key] = resume_at_step(self._kept[key], step)
             return self._kept[key]
 
     def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
@@ -283,7 +283,7 @@ class TorchBackend:
                 self._kept.clear()
 
     def _require(self, mode: str, where: str = "") -> None:
-        demand(self.availability(mode), mode, where=where)
+        require_available(self.availability(mode), mode, where=where)
 
 
 def open_model(
@@ -328,11 +328,13 @@ def open_model(
 
 def on_device(first: Any, second: Any, model: Model | None = None) -> tuple[Comparer, BaselineStore] | None:
     """See TorchBackend; first, second: both sessions' options. model: says where it lies, where they do not."""
-    from .make import chosen_device, placed
+    from .make import choose_placement, chosen_device
     from .on_device import DeviceComparer, DeviceStore
 
     where = setting(second, "compare_on")
-    found = [chosen_device(options) if model is None else placed(model, options) for options in (first, second)]
+    found = [
+        chosen_device(options) if model is None else choose_placement(model, options) for options in (first, second)
+    ]
     types = {device.type if device is not None else chosen_device(first).type for device in found}
     if where == "host" or len(types) > 1 or (types == {"cpu"} and where != "device"):
         return None
@@ -340,4 +342,4 @@ def on_device(first: Any, second: Any, model: Model | None = None) -> tuple[Comp
 
 
 def _seed(options: Any) -> int:
-    return int(passed(options, "seed"))
+    return int(get_passed(options, "seed"))

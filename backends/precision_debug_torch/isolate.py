@@ -19,13 +19,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from precision_debug.numbers import narrowing
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.narrowing import narrow_type
-from precision_debug.records import Operator
+from precision_debug.records import GraphOperator
 
-from .engine.call_values import filled, start_of
+from .engine.call_values import fill_tensor, start_of
 from .naming import op_type
-from .on_device import moved
+from .on_device import move_to_device
 
-__all__ = ["Made", "Replacing", "module_operator", "rounded"]
+__all__ = ["Made", "Replacing", "module_operator", "round_as_held"]
 
 _PLAIN = (bool, int, float, str, type(None))
 _CHOSEN_BY_THE_MODE = {"device", "dtype", "generator", "layout", "memory_format", "non_blocking", "pin_memory"}
@@ -41,12 +41,12 @@ class Made:
     numbers: Mapping[str, float] = field(default_factory=dict)
     constants: tuple[str, ...] = ()
 
-    def operator(self, arrays: Mapping[str, Any]) -> Operator:
+    def operator(self, arrays: Mapping[str, Any]) -> GraphOperator:
         """With the constants' values; arrays: the model's tensors by name."""
         read = {name: _values(arrays[name]) for name in self.constants if name in arrays}
         found = {name: array for name, array in read.items() if array is not None}
         numbers = {name: np.float64(number) for name, number in self.numbers.items()}
-        return Operator(op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers})
+        return GraphOperator(op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers})
 
 
 class Replacing:
@@ -93,20 +93,20 @@ class Replacing:
                     there = isinstance(new, torch.Tensor)
                     memory = memory.narrow(dim, 0, 1)
                     new = new.narrow(dim, 0, 1) if there else np.take(new, [0], axis=dim)
-            fresh = new if isinstance(new, torch.Tensor) else moved(new, memory.device)
+            fresh = new if isinstance(new, torch.Tensor) else move_to_device(new, memory.device)
             if fresh is not None:
-                memory.copy_(_within(fresh, memory.dtype))
+                memory.copy_(_clamp_to_type(fresh, memory.dtype))
 
 
 def _put_parts(tensor: Any, new: Any) -> None:
     """``Replacing.put`` of a nested tensor, which is not a parameter's memory."""
-    fresh = new if isinstance(new, torch.Tensor) else moved(new, tensor.device)
+    fresh = new if isinstance(new, torch.Tensor) else move_to_device(new, tensor.device)
     with contextlib.suppress(RuntimeError, TypeError), torch._C.DisableTorchFunction(), _disable_current_modes():
         if fresh is not None and fresh.numel() == tensor.numel():
-            filled(tensor.detach(), _within(fresh, tensor.dtype))
+            fill_tensor(tensor.detach(), _clamp_to_type(fresh, tensor.dtype))
 
 
-def _within(values: Any, dtype: Any) -> Any:
+def _clamp_to_type(values: Any, dtype: Any) -> Any:
     """Finite numbers stay finite in a narrower type."""
     if not (dtype.is_floating_point and values.dtype.is_floating_point) or dtype.itemsize >= values.dtype.itemsize:
         return values
@@ -144,7 +144,7 @@ def _plain_arguments(func: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any],
     return plain, numbers
 
 
-def module_operator(module: Any, path: str) -> Operator:
+def module_operator(module: Any, path: str) -> GraphOperator:
     """Return a module as one operator: its own parameters, buffers and plain attributes."""
     attributes = {
         key: value
@@ -153,7 +153,7 @@ def module_operator(module: Any, path: str) -> Operator:
     }
     own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
     arrays = {f"{path}.{name}" if path else name: _values(tensor) for name, tensor in own}
-    return Operator(
+    return GraphOperator(
         op_type=type(module).__name__, attributes=attributes,
         parameters={name: array for name, array in arrays.items() if array is not None},
     )  # fmt: skip
@@ -167,22 +167,24 @@ def _values(tensor: Any) -> Any:
     return None
 
 
-def rounded(values: Any, dtype: str) -> Any:
+def round_as_held(values: Any, dtype: str) -> Any:
     """Return an array as a tensor of torch's type holds it, in the array's own type; None where rounding is no
     question."""
     if isinstance(values, torch.Tensor):
-        return _rounded_there(values, getattr(torch, dtype, None))
+        return _round_on_device(values, getattr(torch, dtype, None))
     kind = narrow_type(dtype)
     if kind is None or not _is_float(np.dtype(kind)) or not _is_float(values.dtype):
         return None
-    return values if kind.itemsize >= values.dtype.itemsize else narrowing.rounded(values, kind)
+    return values if kind.itemsize >= values.dtype.itemsize else narrowing.round_values(values, kind)
 
 
-def _rounded_there(values: Any, dtype: Any) -> Any:
+def _round_on_device(values: Any, dtype: Any) -> Any:
     """Return the same of a tensor, where it is."""
     if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point and values.dtype.is_floating_point):
         return None
-    return values if dtype.itemsize >= values.dtype.itemsize else _within(values, dtype).to(dtype).to(values.dtype)
+    return (
+        values if dtype.itemsize >= values.dtype.itemsize else _clamp_to_type(values, dtype).to(dtype).to(values.dtype)
+    )
 
 
 def _is_float(dtype: Any) -> bool:

@@ -53,12 +53,12 @@ class TorchKeep:
         return {"keep_modules": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        from .engine.keep_float32 import outermost
+        from .engine.keep_float32 import keep_outermost
         from .engine.keep_lines import autocast_lines, float8_lines, low_lines, torchao_lines
 
         names: tuple[str, ...] = self.options(keys)["keep_modules"]
         lines = [name for name in names if is_line(name)]
-        paths = outermost("" if name == WHOLE else name for name in names if name not in (BETWEEN, *lines))
+        paths = keep_outermost("" if name == WHOLE else name for name in names if name not in (BETWEEN, *lines))
         paths += [BETWEEN] * (BETWEEN in names)
         listed = json.dumps(list(names), ensure_ascii=False)
         handed = [

@@ -12,9 +12,9 @@ from precision_debug.records import ModelFiles, Row, RunSpec, SessionSpec, Toler
 from precision_debug.report.model import Report
 from precision_debug.run import deliver, pipeline
 from precision_debug.run.journal import Journal
-from precision_debug.run.locked_folder import JOURNAL, scratch
-from precision_debug.run.open_pair import old_objects_at_rest
-from precision_debug.run.plan import Opening, Plan
+from precision_debug.run.locked_folder import JOURNAL, make_scratch_folder
+from precision_debug.run.open_pair import freeze_old_objects
+from precision_debug.run.plan import Opening, RunPlan
 
 from . import modes
 from .backend import TorchBackend
@@ -60,13 +60,13 @@ def compare_module(
         if on_row is not None and isinstance(event, RowDone):
             on_row(event.row)
 
-    with scratch() as (folder, _):
-        with old_objects_at_rest(), Journal(folder / JOURNAL, on_event=tell) as journal:
+    with make_scratch_folder() as (folder, _):
+        with freeze_old_objects(), Journal(folder / JOURNAL, on_event=tell) as journal:
             pipeline.execute(spec, journal, folder=folder, feeds=(example_feeds(model),), plan=_plan(model, spec))
         return deliver.deliver(folder, ())
 
 
-def _plan(model: Model, spec: RunSpec) -> Plan:
+def _plan(model: Model, spec: RunSpec) -> RunPlan:
     backend = TorchBackend(model)
 
     def side(name: str, mode: str) -> Opening:
@@ -74,4 +74,4 @@ def _plan(model: Model, spec: RunSpec) -> Plan:
         session = SessionSpec(model=ModelFiles(model_file=model.path), mode=mode, options=options)
         return Opening(spec=session, mode=modes.recipe(mode).mode, backend=backend)
 
-    return Plan(baseline=side("baseline", spec.baseline), target=side("target", spec.run_mode))
+    return RunPlan(baseline=side("baseline", spec.baseline), target=side("target", spec.run_mode))

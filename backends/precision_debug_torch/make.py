@@ -19,17 +19,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from precision_debug.errors import BackendUnavailable, InputError, ModelError, UsageError
-from precision_debug.feeds.training_step import changed_by_evaluation
+from precision_debug.feeds.training_step import list_changed_by_evaluation
 from precision_debug.protocols import WHOLE
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
-from .engine.call_values import like
-from .engine.keep_float32 import BETWEEN, between_tensors, is_line, keep_in_float32, outermost
-from .engine.nested_tensors import leaves, replaced
+from .engine.call_values import make_like
+from .engine.keep_float32 import BETWEEN, is_line, keep_in_float32, keep_outermost, list_between_tensors
+from .engine.nested_tensors import iterate_leaves, replace_tensors
 from .engine.program import cast_program
-from .engine.quantised_folder import weight_of
+from .engine.quantised_folder import load_weight
 from .engine.quantised_linear import quantise, type_of
 from .engine.training.float8 import convert
 from .engine.training.step import TrainingStep
@@ -38,7 +38,17 @@ from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["AS_BUILT", "Built", "arguments_of", "build", "chosen_device", "current", "placed", "tensors_of", "twin"]
+__all__ = [
+    "AS_BUILT",
+    "Built",
+    "arguments_of",
+    "build",
+    "choose_placement",
+    "chosen_device",
+    "make_twin",
+    "tensors_of",
+    "use_device",
+]
 
 AS_BUILT = "as_built"
 
@@ -49,7 +59,7 @@ _EMPTY = frozenset({dict, list, set, collections.OrderedDict})
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A module on its device in its types. It is never run itself: each run works on a ``twin``.
+    """A module on its device in its types. It is never run itself: each run works on a ``make_twin``.
 
     device: of its inputs too; of a module that lies on several devices, that of its first parameter.
     quantised: paths of its quantised layers; plain: then, the module as it was before.
@@ -89,7 +99,7 @@ def chosen_device(options: Mapping[str, Any]) -> torch.device:
     return device
 
 
-def placed(model: Model, options: Mapping[str, Any]) -> torch.device | None:
+def choose_placement(model: Model, options: Mapping[str, Any]) -> torch.device | None:
     """Where all of a model goes; None: each parameter stays where it is."""
     asked = setting(options, "device")
     if asked == AS_BUILT or (not asked and len(_devices(model.module)) > 1):
@@ -103,7 +113,7 @@ def _devices(module: Any) -> dict[torch.device, None]:
 
 
 @contextlib.contextmanager
-def current(device: torch.device) -> Iterator[None]:
+def use_device(device: torch.device) -> Iterator[None]:
     """What says "cuda" inside means this GPU."""
     if device.type != "cuda":
         yield
@@ -114,7 +124,7 @@ def current(device: torch.device) -> Iterator[None]:
 
 def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     """Return a copy of the model as the mode wants it; parameters that need no change are shared with the original."""
-    where = placed(model, options)
+    where = choose_placement(model, options)
     device = where if where is not None else next(iter(_devices(model.module)), chosen_device(options))
     dtype = getattr(torch, recipe.dtype) if recipe.dtype and model.kind == "eager" else None
     if recipe.dtype == "float32" and not recipe.change:
@@ -130,12 +140,12 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         what = f"{BETWEEN} is kept where a model is cast; autocast casts call by call, and would not see it"
         hint = 'name lines of its source, as "model.py:57", or modules'
         raise UsageError(what, where="--option keep_modules", hint=hint)
-    kept = outermost("" if name == WHOLE else name for name in asked if name not in (BETWEEN, *lines))
+    kept = keep_outermost("" if name == WHOLE else name for name in asked if name not in (BETWEEN, *lines))
     trains_low = recipe.change == "fp8" and isinstance(model.module, TrainingStep)
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
         with _quiet_copying():
-            module = _copied(model.module, where, dtype)
+            module = _copy_module(model.module, where, dtype)
         if kept:
             raise UsageError(
                 "an exported program has no modules to keep", where="keep_modules", hint="give the factory"
@@ -148,7 +158,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         notes += said
     elif model.kind == "eager":
         exact = _tensors_in(model, [*kept, *between])
-        module = _copied(model.module, where, dtype, frozenset() if trains_low else exact)
+        module = _copy_module(model.module, where, dtype, frozenset() if trains_low else exact)
         computed = _computed_buffers(model.module) if dtype is not None and dtype.itemsize < 4 else []
         if computed:
             notes.append(say("rounds_buffers", count=len(computed), names=computed[:6], type=recipe.dtype))
@@ -156,7 +166,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         module = model.module if where is None else model.module.to(where)
     doubts: tuple[Doubt, ...] = ()
     if model.kind != "exported" and module.training and not setting(options, "training"):
-        otherwise = changed_by_evaluation(module.named_modules())
+        otherwise = list_changed_by_evaluation(module.named_modules())
         if otherwise:
             doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(otherwise[:6])}),)
         module.eval()
@@ -165,7 +175,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         notes.append(say("was_compiled", count=model.compiled))
     plain, paths = None, frozenset[str]()
     if trains_low:
-        plain, module = module, twin(module)
+        plain, module = module, make_twin(module)
         paths, note = convert(module, model.path, kept)
         notes.append(note)
         if kept:
@@ -185,7 +195,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
             notes.append(say("kept_lines", count=len(lines), lines=lines))
     held = frozenset[str]()
     if model.packed is not None:
-        held, told = _originals_put_back(model, module, options)
+        held, told = _put_originals_back(model, module, options)
         notes += told
     if (between or "" in kept) and not trains_low:  # what is kept reads the inputs as they are
         dtype = None
@@ -203,7 +213,7 @@ def _quiet_copying() -> Iterator[None]:
         yield
 
 
-def twin(module: Any, own: frozenset[str] | None = None) -> Any:
+def make_twin(module: Any, own: frozenset[str] | None = None) -> Any:
     """Return a module with the same parameters and a copy of everything else, so that a run leaves no trace in it.
 
     own: names of parameters whose memory is copied, too; the others are then new Parameters over the same memory, so
@@ -216,7 +226,7 @@ def twin(module: Any, own: frozenset[str] | None = None) -> Any:
         return copy.deepcopy(module) if _keeps_state(module) else module
     try:
         with _quiet_copying():
-            return _copied(module, None, None, own=own)
+            return _copy_module(module, None, None, own=own)
     except Exception:
         return module
 
@@ -237,7 +247,9 @@ def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
     model = built.model
     examples: dict[str, Any] = {}
     if model.arguments:
-        examples = {name: one for argument, value in model.arguments.items() for name, one in leaves(value, argument)}
+        examples = {
+            name: one for argument, value in model.arguments.items() for name, one in iterate_leaves(value, argument)
+        }
         required = known = [*examples]
     else:
         known = [*model.order, *(meta.name for meta in model.guessed if meta.name not in model.order)]
@@ -256,7 +268,7 @@ def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, .
         order = list(itertools.takewhile(tensors.__contains__, model.order))  # behind a gap by their names
         return tuple(tensors[n] for n in order), {n: v for n, v in tensors.items() if n not in order}
     changed = {
-        argument: replaced(value, argument, lambda name, _: tensors[name])
+        argument: replace_tensors(value, argument, lambda name, _: tensors[name])
         for argument, value in model.arguments.items()
     }
     extra = {name: value for name, value in changed.items() if name not in model.order}
@@ -284,17 +296,17 @@ def _as_tensor(value: Any, name: str, built: Built, example: Any) -> Any:
             f"'{name}' has {tensor.numel()} elements, and the example {example.numel()}", where=built.model.path,
             hint=f"it is a nested tensor: give the parts {parts} in a row",
         )  # fmt: skip
-    return like(example, tensor.to(device=built.device, dtype=dtype))
+    return make_like(example, tensor.to(device=built.device, dtype=dtype))
 
 
-def _originals_put_back(
+def _put_originals_back(
     model: Model, module: Any, options: Mapping[str, Any]
 ) -> tuple[frozenset[str], list[Reason]]:  # fmt: skip
     """Give modules of a quantised folder the weights of the one that it was made of; which are still of few bits.
 
     Raises UsageError or ModelError."""
     packed = model.packed
-    names: tuple[str, ...] = setting(options, "keep_original") if passed(options, "side") == "target" else ()
+    names: tuple[str, ...] = setting(options, "keep_original") if get_passed(options, "side") == "target" else ()
     source = setting(options, "keep_from") if names else ""
     if names and not source:
         raise UsageError("says no folder to take weights from", where="--option keep_original",
@@ -304,7 +316,7 @@ def _originals_put_back(
             raise UsageError(f"no quantised module is called {name}", where="--option keep_original",
                              hint=f"one is {min(packed.modules, default='')}")  # fmt: skip
         child = module.get_submodule(name)
-        exact = weight_of(Path(source), f"{name}.weight")
+        exact = load_weight(Path(source), f"{name}.weight")
         if exact.shape != child.weight.shape:
             raise ModelError(f"its {name}.weight has another shape", where=source)
         child.weight = torch.nn.Parameter(exact.to(child.weight), requires_grad=False)
@@ -320,7 +332,7 @@ def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:
     found: set[int] = set()
     for name in kept:
         if name == BETWEEN:
-            found.update(map(id, between_tensors(model.module).values()))
+            found.update(map(id, list_between_tensors(model.module).values()))
             continue
         try:
             part = model.module.get_submodule(name)
@@ -340,10 +352,10 @@ def _as_deployed(
     """Return a copy of what ``from_pretrained(dtype=...)`` gives, the kept modules with their float32 tensors, and a
     note where ``module.to(dtype)`` is something else."""
     _tensors_in(model, kept)  # which raises
-    module = _copied(loaded, where, None, own=frozenset())
+    module = _copy_module(loaded, where, None, own=frozenset())
     for name in kept:
         exact, low = (
-            between_tensors(one) if name == BETWEEN else dict(_tensors(one.get_submodule(name)))
+            list_between_tensors(one) if name == BETWEEN else dict(_tensors(one.get_submodule(name)))
             for one in (model.module, module)
         )
         for own, tensor in low.items():
@@ -374,13 +386,13 @@ def _tensors(module: Any) -> tuple[tuple[str, Any], ...]:
     return (*module.named_parameters(), *module.named_buffers())
 
 
-def _copied(
+def _copy_module(
     module: Any, device: torch.device | None, dtype: torch.dtype | None, exact: frozenset[int] = frozenset(),
     own: frozenset[str] | None = None,
 ) -> Any:  # fmt: skip
     """Return a deep copy whose parameters are shared where they need no change, and converted one by one where they do.
 
-    exact: ids of tensors that keep their type. own: see ``twin``.
+    exact: ids of tensors that keep their type. own: see ``make_twin``.
     """
     memo: dict[int, Any] = {}
 
@@ -403,7 +415,7 @@ def _copied(
         elif changes(parameter):
             memo[id(parameter)] = torch.nn.Parameter(converted(parameter), parameter.requires_grad)
         else:
-            memo[id(parameter)] = parameter if own is None else _fresh(parameter, name in own)
+            memo[id(parameter)] = parameter if own is None else _make_fresh_parameter(parameter, name in own)
     for child in module.modules():
         for value in child.__dict__.values():  # mostly registries of hooks: deepcopy takes most of its time for them
             if type(value) in _EMPTY and not value:
@@ -414,7 +426,7 @@ def _copied(
         return copy.deepcopy(module, memo)
 
 
-def _fresh(parameter: Any, copied: bool) -> Any:
+def _make_fresh_parameter(parameter: Any, copied: bool) -> Any:
     """Return a Parameter with the same values and attributes, and a gradient of its own."""
     fresh = torch.nn.Parameter(parameter.data.clone() if copied else parameter.data, parameter.requires_grad)
     fresh.__dict__.update(parameter.__dict__)

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError, PrecisionDebugError
-from precision_debug.feeds.factory import made_by
-from precision_debug.feeds.training_step import step_parts
+from precision_debug.feeds.factory import call_factory
+from precision_debug.feeds.training_step import read_step_parts
 from precision_debug.numbers.arrays import as_array
 from precision_debug.records import InputMeta, ModelFiles
 
-from .engine.archive import check_program, check_script, data_only
-from .engine.nested_tensors import leaves
-from .engine.process_switches import seeded
+from .engine.archive import check_program, check_script, load_data_only
+from .engine.nested_tensors import iterate_leaves
+from .engine.process_switches import seed_all
 from .engine.signature import forward_inputs
 from .engine.training.rank_starts import RankStart
 from .reasons import say
@@ -94,18 +94,20 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
 
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"got {type(module).__name__}, not an nn.Module", where=path, hint=_HINT)
-    from .engine.whole_module import refuse_parts, uncompiled
+    from .engine.whole_module import refuse_parts, strip_compile
 
     refuse_parts(module, path)
-    module, compiled = uncompiled(module)
+    module, compiled = strip_compile(module)
     args, kwargs = _call(inputs)
     signature = inspect.signature(module.forward)
     try:
         bound = signature.bind(*args, **kwargs) if inputs is not None else None
     except TypeError as error:
         raise ModelError(f"the example inputs do not fit forward: {error}", where=path, hint=_HINT) from error
-    arguments, order = _named(signature, bound) if bound is not None else ({}, ())
-    for name in (full for argument, value in arguments.items() for full, one in leaves(value, argument) if one.is_meta):
+    arguments, order = _name_arguments(signature, bound) if bound is not None else ({}, ())
+    for name in (
+        full for argument, value in arguments.items() for full, one in iterate_leaves(value, argument) if one.is_meta
+    ):
         raise ModelError(f"the example input '{name}' lies on the meta device, without values", where=path, hint=_HINT)
     required = tuple(
         name
@@ -126,17 +128,17 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
     """Return the tensors among the arguments; without examples, what forward takes."""
     if not model.arguments:
         return model.guessed
-    from .engine.call_values import packed
+    from .engine.call_values import pack_parts
 
     return tuple(
         InputMeta(
             name=name,
             dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=model.dynamic.get(name) or tuple((packed(tensor) if tensor.is_nested else tensor).shape),
+            shape=model.dynamic.get(name) or tuple((pack_parts(tensor) if tensor.is_nested else tensor).shape),
             example=model.kind == "eager" and not tensor.is_nested,
         )
         for argument, value in model.arguments.items()
-        for name, tensor in leaves(value, argument)
+        for name, tensor in iterate_leaves(value, argument)
     )
 
 
@@ -145,13 +147,13 @@ def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     return {
         name: np.array(as_array(tensor, name=name))
         for argument, value in model.arguments.items()
-        for name, tensor in leaves(value, argument)
+        for name, tensor in iterate_leaves(value, argument)
     }
 
 
 def _from_factory(text: str, seed: int) -> Model:
-    made = made_by(text, lambda: seeded(seed), returns=_HINT)
-    parts = step_parts(made, text, _HINT)
+    made = call_factory(text, lambda: seed_all(seed), returns=_HINT)
+    parts = read_step_parts(made, text, _HINT)
     return replace(from_module(parts.module, parts.inputs, path=text), loss=parts.loss, optimiser=parts.optimiser)
 
 
@@ -162,11 +164,11 @@ def load_program(path: str) -> Any:
     try:
         check_program(path)
         try:
-            return _loaded(path)
+            return _load_file(path)
         except RuntimeError:
-            if not _transformers_imported():
+            if not _import_transformers():
                 raise
-            return _loaded(path)
+            return _load_file(path)
     except PrecisionDebugError:
         raise
     except pickle.UnpicklingError as error:
@@ -178,14 +180,14 @@ def load_program(path: str) -> Any:
         raise ModelError(what, where=path, hint=say("save_again")) from error
 
 
-def _loaded(path: str) -> Any:
+def _load_file(path: str) -> Any:
     import torch
 
-    with _quiet(), data_only():
+    with _silence_torch(), load_data_only():
         return torch.export.load(path)
 
 
-def _transformers_imported() -> bool:
+def _import_transformers() -> bool:
     """Import what gives torch the outputs of the transformers library (a program may return one); False where that
     changes nothing: it is imported already, or not there."""
     name = "transformers.modeling_outputs"
@@ -205,7 +207,7 @@ def _from_program(path: str) -> Model:
 
     program = load_program(path)
     args, kwargs = program.example_inputs or ((), {})
-    with _quiet():
+    with _silence_torch():
         try:
             module: Any = torch.export.unflatten(program)
             without_records(module)
@@ -255,7 +257,7 @@ def load_script(path: str) -> Any:
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
         check_script(path)
-        with _quiet():
+        with _silence_torch():
             return torch.jit.load(  # type: ignore[no-untyped-call]
                 path, map_location="cpu"
             )
@@ -312,7 +314,9 @@ def _tensor(value: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
 
 
-def _named(signature: inspect.Signature, bound: inspect.BoundArguments) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _name_arguments(
+    signature: inspect.Signature, bound: inspect.BoundArguments
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     arguments: dict[str, Any] = {}
     order: list[str] = []
     for name, value in bound.arguments.items():
@@ -331,7 +335,7 @@ def _named(signature: inspect.Signature, bound: inspect.BoundArguments) -> tuple
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_torch() -> Iterator[None]:
     """Without torch's warnings, and without the traceback that it logs beside what it raises."""
     logger = logging.getLogger("torch.export")
     level = logger.level

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from typing import Any, NamedTuple
 
-__all__ = ["QUANTISED", "ROOT", "Namer", "canonical", "is_bookkeeping", "op_type"]
+__all__ = ["QUANTISED", "ROOT", "Namer", "canonical_name", "is_bookkeeping", "op_type"]
 
 ROOT = "(model)"
 
@@ -46,7 +46,7 @@ _SAME = {
 """Kernels of one operator, which dtype and device choose between, under one name."""
 
 
-def canonical(operator: str) -> str:
+def canonical_name(operator: str) -> str:
     """Return the name of an ATen operator without kernel and in-place marks: "relu_" and "relu" are "relu"."""
     plain = operator[:-1] if operator.endswith("_") and not operator.endswith("__") else operator
     return _SAME.get(plain, plain)
@@ -144,7 +144,7 @@ class Namer:
     def operator(self, func: Any) -> str:
         """Return the name of an operator call inside the call that runs now."""
         now = self._stack[-1]
-        name = canonical(op_type(func).partition(".")[2])
+        name = canonical_name(op_type(func).partition(".")[2])
         if now.scope.partition("@")[0] in self._quantised:
             name = f"{self._mark}{name}"
         return self._unique(self.prefix + (now.scope if name == now.family else self._counted(name)))
@@ -156,7 +156,7 @@ class Namer:
     def operator_in(self, scope: str, func: Any) -> str:
         """Return the same inside a scope that is not a call of a module."""
         counts = self._elsewhere.setdefault(scope, collections.Counter())
-        name = canonical(op_type(func).partition(".")[2])
+        name = canonical_name(op_type(func).partition(".")[2])
         counts[name] += 1
         full = f"{self.prefix}{scope}/{name}"
         return self._unique(full if counts[name] == 1 else f"{full}#{counts[name]}")

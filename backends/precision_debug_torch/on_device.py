@@ -24,7 +24,7 @@ from precision_debug.numbers.cuda.describe import start_describing
 from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
-__all__ = ["DeviceComparer", "DeviceStore", "brought_together", "meeting_place", "moved"]
+__all__ = ["DeviceComparer", "DeviceStore", "bring_together", "choose_device", "move_to_device"]
 
 _FLOAT16 = NUMBER_TYPES["float16"]
 
@@ -101,20 +101,20 @@ class DeviceComparer:
         """Queue a comparison; one of the same elements in another shape is not done again."""
         shapes = tuple(base.shape), tuple(target.shape)
         if isinstance(base, np.ndarray):
-            there = moved(base, target.device) if isinstance(target, torch.Tensor) else None
+            there = move_to_device(base, target.device) if isinstance(target, torch.Tensor) else None
             if there is None:
                 on_host = numbers.measure if self.totals else numbers.compare
                 self._at_once(lambda: on_host(base, as_array(target), tolerance), then)
                 return
             base = there
-        marks = elements(base), elements(target)
+        marks = describe_elements(base), describe_elements(target)
         with self._lock:
             known = self._of(marks)
             if known is not None and shapes[0] == shapes[1]:
                 self.reused += 1
-                self._add(_Waiting(lambda: _reshaped(known.result, *shapes), _always, 0, then))
+                self._add(_Waiting(lambda: _reshape_comparison(known.result, *shapes), _always, 0, then))
                 return
-            base, target = brought_together(base, target)
+            base, target = bring_together(base, target)
             self._make_room(base, target)
             started: Any = (
                 start_on_device(base, target, tolerance, totals=self.totals)
@@ -133,7 +133,7 @@ class DeviceComparer:
             self._at_once(lambda: numbers.describe(value), then)
             return
         with self._lock:
-            marks = elements(value), None
+            marks = describe_elements(value), None
             known = self._of(marks)
             if known is not None:
                 self.reused += 1
@@ -216,25 +216,25 @@ class Elements:
     __slots__ = ("__weakref__",)
 
 
-def elements(tensor: Any) -> Elements | None:
+def describe_elements(tensor: Any) -> Elements | None:
     """Return what a trace said of a tensor that it shows."""
     return getattr(tensor, "elements_held", None)
 
 
-def meeting_place(base: Any, target: Any) -> Any:
+def choose_device(base: Any, target: Any) -> Any:
     """Return the device where a pair is compared: a GPU before the CPU, then that of the larger tensor."""
     return max((base, target), key=lambda tensor: (tensor.device.type != "cpu", tensor.nbytes)).device
 
 
-def brought_together(base: Any, target: Any) -> tuple[Any, Any]:
+def bring_together(base: Any, target: Any) -> tuple[Any, Any]:
     """Return both on one device."""
     if base.device == target.device:
         return base, target
-    there = meeting_place(base, target)
+    there = choose_device(base, target)
     return base.to(there, non_blocking=True), target.to(there, non_blocking=True)
 
 
-def moved(array: np.ndarray[Any, Any], device: Any) -> Any:
+def move_to_device(array: np.ndarray[Any, Any], device: Any) -> Any:
     """Return an array's copy on a device; None where torch has no such type."""
     own = np.array(array, order="C")
     try:
@@ -251,7 +251,7 @@ def _always() -> bool:
     return True
 
 
-def _reshaped(known: Comparison, base: tuple[int, ...], target: tuple[int, ...]) -> Comparison:
+def _reshape_comparison(known: Comparison, base: tuple[int, ...], target: tuple[int, ...]) -> Comparison:
     """Return the numbers of the same elements in another shape."""
     before = known.base.shape
 

@@ -18,28 +18,28 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Borrower, Comparer, Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, TensorMeta
 
 from .engine.arithmetic import DROPOUTS, Arithmetic
 from .engine.call_values import WrittenConstants
 from .engine.dispatch import Show, Trace, Watch
-from .engine.flex_attention import uncompiled
-from .engine.function_calls import Families, unseen_by_families
+from .engine.flex_attention import run_uncompiled
+from .engine.function_calls import Families, hide_from_families
 from .engine.loans import Loans
-from .engine.nested_tensors import leaves
+from .engine.nested_tensors import iterate_leaves
 from .engine.process_switches import LISTING, Switches
 from .engine.quantised_linear import type_of
 from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
-from .isolate import Made, Replacing, module_operator, rounded
-from .make import Built, arguments_of, current, tensors_of, twin
+from .isolate import Made, Replacing, module_operator, round_as_held
+from .make import Built, arguments_of, make_twin, tensors_of, use_device
 from .model import Model
 from .modes import Recipe
 from .reasons import say
 from .workbench import TorchWorkbench
 
-__all__ = ["TorchSession", "device_versions", "translated", "unseen_write", "wrap"]
+__all__ = ["TorchSession", "device_versions", "make_unseen_write_error", "translate_error", "wrap"]
 
 
 class TorchSession:
@@ -174,9 +174,9 @@ class TorchSession:
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
         meta = self._meta(name)
-        return None if meta is None else rounded(value, meta.dtype)
+        return None if meta is None else round_as_held(value, meta.dtype)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer. The constants are the model's own, before the mode cast them."""
         built, meta = self._built, self._meta(name)
         if built is None or meta is None:
@@ -229,7 +229,7 @@ class TorchSession:
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
         failed: list[BaseException] = []
-        module = twin(built.module, frozenset(self._own or ()))
+        module = make_twin(built.module, frozenset(self._own or ()))
         refuse = self._refuse_write if self._own is not None and module is not built.module else None
         shared = WrittenConstants(self._shared(built, module), refuse)
         inputs = tensors_of(built, feeds)
@@ -254,14 +254,14 @@ class TorchSession:
                 if replacing is not None:
                     self._made = replacing.made
             else:
-                outputs = dict(leaves(result, "output"))
+                outputs = dict(iterate_leaves(result, "output"))
             self._skipped = self._skipped or getattr(result, "skipped", False)
         except BaseException as error:
             if failed:
                 raise failed[0] from None
             if isinstance(error, PrecisionDebugError) or not isinstance(error, Exception):
                 raise
-            raise translated(error, built.model, trace, inputs) from error
+            raise translate_error(error, built.model, trace, inputs) from error
         finally:
             if undo is not None:
                 undo()
@@ -280,7 +280,7 @@ class TorchSession:
 
     def _refuse_write(self, name: str) -> None:
         assert self._built is not None
-        raise unseen_write(self._built.model, name)
+        raise make_unseen_write_error(self._built.model, name)
 
     def _note_written(self, built: Built, module: Any, shared: WrittenConstants) -> None:
         """A run has ended that may have written into what it shares with others. Raises BackendError."""
@@ -304,7 +304,7 @@ class TorchSession:
         if built.plain is None or self._level == "module":
             return {}
         if self._results is None:
-            module = twin(built.plain, frozenset(self._own or ()))
+            module = make_twin(built.plain, frozenset(self._own or ()))
             own = {name: tensor.clone() for name, tensor in inputs.items()}
             args, kwargs = arguments_of(built.model, own)
             constants = [*module.named_parameters(), *module.named_buffers()]
@@ -337,7 +337,7 @@ class TorchSession:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             if self._built is not None:
-                stack.enter_context(current(self._built.device))
+                stack.enter_context(use_device(self._built.device))
             if self._recipe.autocast:
                 device = _device_type(self._built)
                 dtype = getattr(torch, self._recipe.autocast)
@@ -348,7 +348,7 @@ class TorchSession:
             else:
                 if trace is not None and self._level == "op":
                     stack.enter_context(Families(trace, loans))
-                stack.enter_context(uncompiled())
+                stack.enter_context(run_uncompiled())
                 stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches, loans, shared))
             return module(*args, **kwargs)
 
@@ -407,7 +407,7 @@ def wrap(module: Any, trace: Trace) -> Callable[[], None]:
         return lambda: None
     wrapped = [(path, child) for path, child in module.named_modules() if not isinstance(child, torch.jit.ScriptModule)]
     for path, child in wrapped:
-        child.__dict__["_call_impl"] = _followed(child, path, trace)
+        child.__dict__["_call_impl"] = _follow_calls(child, path, trace)
 
     def undo() -> None:
         for _, child in wrapped:
@@ -416,13 +416,13 @@ def wrap(module: Any, trace: Trace) -> Callable[[], None]:
     return undo
 
 
-def _followed(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
+def _follow_calls(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
     call, kind = module._call_impl, type(module).__name__
 
     def called(*args: Any, **kwargs: Any) -> Any:
         name = trace.enter(path, (args, kwargs))
         try:
-            with unseen_by_families(module):
+            with hide_from_families(module):
                 result = call(*args, **kwargs)
         except BaseException:
             trace.abandon_module()
@@ -434,7 +434,7 @@ def _followed(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
     return called
 
 
-def translated(
+def translate_error(
     error: Exception, model: Model, trace: Trace | None, inputs: Mapping[str, Any] = MappingProxyType({})
 ) -> PrecisionDebugError:
     """Return what a forward raised, as ours. inputs: what it was called with, by name, which is told where it was a
@@ -470,7 +470,7 @@ def translated(
     return BackendError(f"{type(error).__name__}: {error}", where=where, hint=hint)
 
 
-def unseen_write(model: Model, name: str) -> BackendError:
+def make_unseen_write_error(model: Model, name: str) -> BackendError:
     """Return why a run that writes into a parameter cannot be repeated."""
     return BackendError(
         f"forward writes into the parameter '{name}', which its first run was not seen to do: the run cannot be "

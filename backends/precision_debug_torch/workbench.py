@@ -12,11 +12,11 @@ import torch
 
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.cuda.compare import compare_on_device
-from precision_debug.numbers.narrowing import low_bits
+from precision_debug.numbers.narrowing import count_low_bits
 from precision_debug.observe.store import Store
 from precision_debug.records import Comparison, Tolerance
 
-from .on_device import DeviceComparer, brought_together, moved
+from .on_device import DeviceComparer, bring_together, move_to_device
 
 __all__ = ["TorchWorkbench"]
 
@@ -57,7 +57,7 @@ class TorchWorkbench:
         return bool(value.dtype.is_floating_point)
 
     def compare(self, base: Any, target: Any) -> Comparison:
-        return compare_on_device(*brought_together(base, target))
+        return compare_on_device(*bring_together(base, target))
 
     def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
         self._comparer.compare(base, target, _ANY, then)
@@ -68,7 +68,7 @@ class TorchWorkbench:
     def squares(self, base: Any, target: Any, bound: float) -> tuple[float, float, int]:
         error = size = 0.0
         count = 0
-        flat = [one.reshape(-1) for one in brought_together(base, target)]
+        flat = [one.reshape(-1) for one in bring_together(base, target)]
         for first in range(0, flat[0].numel(), _PIECE):
             b, t = (one[first : first + _PIECE].double() for one in flat)
             fair = b.isfinite() & t.isfinite() & (b.abs() <= bound)
@@ -80,7 +80,7 @@ class TorchWorkbench:
     def unmoved(self, wanted: Any, got: Any) -> float | None:
         if wanted.shape != got.shape:
             return None
-        wanted, got = brought_together(wanted, got)
+        wanted, got = bring_together(wanted, got)
         moving = wanted != 0
         still = moving & (got == 0)
         numbers = torch.stack([moving.sum(), still.sum(), (~got.isfinite()).sum()]).tolist()  # asked for at once
@@ -110,11 +110,11 @@ class TorchWorkbench:
         ):
             if one.numel():  # what is not finite stays so: the factors are positive, and the steps finite
                 (torch.mul if step is None else torch.add)(one, own, out=two)
-        low = 0 if step is not None else low_bits(unit, _SIGNIFICANT.get(value.dtype, 0))
+        low = 0 if step is not None else count_low_bits(unit, _SIGNIFICANT.get(value.dtype, 0))
         if low:  # what the narrow type holds exactly
             bits = flat.view(torch.int32 if flat.dtype is torch.float32 else torch.int64)
             made = torch.where((bits & low) == 0, flat, made)
-        return (made if step is None else _within(made, value)).view(value.shape)
+        return (made if step is None else _cut_to_range(made, value)).view(value.shape)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         if value.shape != exact.shape:
@@ -124,7 +124,9 @@ class TorchWorkbench:
             fits = value.dtype == wrong.dtype == exact.dtype
             return torch.where(wrong != exact, wrong, value) if fits else None
         exact, wrong = exact.to(value.dtype), wrong.to(value.dtype)
-        added = _within(value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact)), value, wrong)
+        added = _cut_to_range(
+            value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact)), value, wrong
+        )
         lost = ~wrong.isfinite() & exact.isfinite()
         lost |= (wrong == 0) & (exact != 0) & (value.abs() / 4 <= exact.abs())
         lost |= value == exact  # of a mask at the end of float32, what is added and taken away again leaves 0
@@ -134,10 +136,10 @@ class TorchWorkbench:
         return _Kept(_SUSPECTS // 2)
 
     def waiting(self, folder: Path, budget: int) -> _Kept:
-        return _Kept(_half_of_what_is_free(), Store(folder=folder, memory_budget=budget))
+        return _Kept(_half_of_free_memory(), Store(folder=folder, memory_budget=budget))
 
 
-def _within(tensor: Any, *others: Any) -> Any:
+def _cut_to_range(tensor: Any, *others: Any) -> Any:
     """Return a tensor, cut off where the numbers of others end, of which an infinity is one and NaN is none: see
     explain.workbench. Nothing is asked of the device."""
     if not tensor.numel():
@@ -148,7 +150,7 @@ def _within(tensor: Any, *others: Any) -> Any:
     return torch.where(nothing, tensor, torch.clamp(tensor, min=low, max=high))
 
 
-def _half_of_what_is_free() -> int | None:
+def _half_of_free_memory() -> int | None:
     """Return bytes of the current card: the other half is the runs' own. None where torch sees no card."""
     return int(torch.cuda.mem_get_info()[0]) // 2 if torch.cuda.is_available() else None
 
@@ -175,7 +177,7 @@ class _Kept:
 
     def get(self, key: str) -> Any:
         kept = self._beyond.get(key) if self._beyond is not None else None
-        return self._held.get(key) if kept is None else moved(kept, self._devices[key])
+        return self._held.get(key) if kept is None else move_to_device(kept, self._devices[key])
 
     def drop(self, key: str) -> None:
         if self._beyond is not None and self._devices.pop(key, None) is not None:

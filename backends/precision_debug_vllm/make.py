@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .failures import not_loaded, not_run
+from .failures import make_not_loaded_error, make_not_run_error
 
 __all__ = ["Server", "give_back", "take_server"]
 
@@ -86,19 +86,27 @@ class Server:
             self._write.write(json.dumps({**message, "bytes": len(data)}).encode() + b"\n" + data)
             self._write.flush()
         except (OSError, ValueError, AttributeError) as error:
-            raise not_run(self.folder, self.mode, self._last() or "its process ended") from error
+            raise make_not_run_error(self.folder, self.mode, self._last() or "its process ended") from error
 
     def hear(self, *, loading: bool = False) -> tuple[Mapping[str, Any], Any]:
         """Return the next message, and the array that it brings, or None."""
         line = self._read.readline()
         if not line:
             what = self._last() or "its process ended"
-            raise not_loaded(self.folder, self.mode, what) if loading else not_run(self.folder, self.mode, what)
+            raise (
+                make_not_loaded_error(self.folder, self.mode, what)
+                if loading
+                else make_not_run_error(self.folder, self.mode, what)
+            )
         message: Mapping[str, Any] = json.loads(line)
         data = self._read.read(message["bytes"])
         if message["is"] == "error":
             what = message["what"]
-            raise not_loaded(self.folder, self.mode, what) if loading else not_run(self.folder, self.mode, what)
+            raise (
+                make_not_loaded_error(self.folder, self.mode, what)
+                if loading
+                else make_not_run_error(self.folder, self.mode, what)
+            )
         self.is_at_rest = message["is"] != "tensor"
         if not data:
             return message, None
@@ -131,7 +139,7 @@ class Server:
                 stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, env=environment,
             )  # fmt: skip
         except OSError as error:
-            raise not_run(self.folder, self.mode, f"{self.python}: {error.strerror or error}") from error
+            raise make_not_run_error(self.folder, self.mode, f"{self.python}: {error.strerror or error}") from error
         finally:
             os.close(theirs_read)
             os.close(theirs_write)

@@ -39,7 +39,7 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
     found: dict[str, tuple[str, str]] = {}
     refused: dict[str, Reason] = {}
     for meta in target:
-        base = by_name.get(meta.name) or _counterpart(meta.name, calls, baseline, by_name)
+        base = by_name.get(meta.name) or _find_counterpart(meta.name, calls, baseline, by_name)
         if base is not None and len(base.shape or ()) == len(meta.shape or ()):
             found[meta.name] = (base.name, "exact" if base.name == meta.name else "graph metadata")
         else:
@@ -47,7 +47,7 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
     return Matches(found=found, refused=refused)
 
 
-def _counterpart(
+def _find_counterpart(
     name: str, calls: Mapping[str, tuple[TensorMeta, tuple[str, ...]]], baseline: Sequence[TensorMeta],
     by_name: Mapping[str, TensorMeta],
 ) -> TensorMeta | None:  # fmt: skip

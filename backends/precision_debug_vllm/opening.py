@@ -10,7 +10,7 @@ import numpy as np
 from precision_debug.errors import UsageError
 from precision_debug.protocols import Feeds, Hook, Session
 from precision_debug.records import SessionSpec
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
 from .make import give_back, take_server
 from .model import read_inputs, read_model
@@ -32,7 +32,7 @@ _LOOK = (1, 3)
 def open_session(spec: SessionSpec, recipe: Recipe, python: str, feeds: Sequence[Feeds]) -> Session:
     """Raises ModelError or BackendError."""
     folder = read_model(spec.model.path)
-    head = passed(spec.options, "side") == "target" and recipe.dtype != "float32"
+    head = get_passed(spec.options, "side") == "target" and recipe.dtype != "float32"
     shapes = [np.shape(one["input_ids"]) for one in feeds if np.ndim(one.get("input_ids", 0)) == 2]
     server = take_server(
         python=python, folder=folder.path, mode=recipe.mode.name, dtype=recipe.dtype, cores=spec.cores or 0,

@@ -9,12 +9,12 @@ import numpy as np
 
 from precision_debug.errors import InputError
 from precision_debug.feeds.check import engine_arrays
-from precision_debug.numbers.narrowing import narrow_type, rounded
+from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, InputMeta, TensorMeta
 
-from .failures import not_run
+from .failures import make_not_run_error
 from .make import Server, give_back
 from .model import Folder
 from .naming import symbolic
@@ -76,9 +76,9 @@ class VllmSession:
         if kind is None:
             return None
         array = np.asarray(value)
-        return rounded(array, narrow_type(kind)) if kind in {"float16", "bfloat16"} else array
+        return round_values(array, narrow_type(kind)) if kind in {"float16", "bfloat16"} else array
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         meta = next((one for one in self.tensors if one.name == name), None)
         if meta is None:
@@ -88,7 +88,7 @@ class VllmSession:
             self._server.ask({"do": "weight", "name": f"{name}.weight"})
             _, weight = self._server.hear()
             parameters = {} if weight is None else {f"{name}.weight": weight}
-        return Operator(op_type=meta.op_type, parameters=parameters, reads=meta.inputs)
+        return GraphOperator(op_type=meta.op_type, parameters=parameters, reads=meta.inputs)
 
     def close(self) -> None:
         with self._one_run.closing():
@@ -172,7 +172,7 @@ def travel(
         name = f"{told['name'].removesuffix('.input')} (input)" if told["name"].endswith(".input") else told["name"]
         found["logits" if name == LOGITS else name] = told["op_type"], whole
     if road in _IN_STEPS and told["steps"] < min(2, max(lengths)):  # then it went another road than it says
-        raise not_run(folder.path, road, f"it ran {max(lengths)} tokens in {told['steps']} step")
+        raise make_not_run_error(folder.path, road, f"it ran {max(lengths)} tokens in {told['steps']} step")
     for name, (op_type, whole) in found.items():
         hook(op_type, name, whole)
     return {"logits": found["logits"][1]}

@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from ..inspector import ran_instead
-from ..numbers.number_types import QUANTISED, Precision, promised
+from ..inspector import list_ran_instead
+from ..numbers.number_types import QUANTISED, Precision, find_promise
 from ..records import Doubt, Row, Status
-from .claim import Judged
+from .claim import JudgedReport
 
-__all__ = ["not_fp32", "precision_unseen"]
+__all__ = ["doubt_not_fp32", "doubt_unseen_precision"]
 
 _UNSEEN = 2.0**-6
 """A whole tensor that was rounded to a precision is off by about a third of one rounding; below this part of one no
@@ -24,22 +24,22 @@ this is asked for before no trace is no trace."""
 _NAMES = 3
 
 
-def precision_unseen(report: Judged) -> Iterator[Doubt]:
+def doubt_unseen_precision(report: JudgedReport) -> Iterator[Doubt]:
     """Yield a doubt where a mode promises a precision of which no tensor shows a trace, whichever engine it is."""
     mode, precision = report.target.mode, report.target.precision
-    promise = promised(precision)
+    promise = find_promise(precision)
     if report.target.simulation and not _has_no_float(report):
         return  # what rounds there is this tool's own: numbers that the type holds as they are leave no trace
     if not (promise.narrow and promise.rounding) or precision == report.baseline.precision:
         return
-    if any(_ran_in(promise, row) for row in report.rows):
+    if any(_ran_in_precision(promise, row) for row in report.rows):
         return
-    instead = ran_instead(report.layers, promise.short) if promise.shown_by else None
+    instead = list_ran_instead(report.layers, promise.short) if promise.shown_by else None
     if instead:
         yield Doubt(code="precision_not_run", values={"precision": promise.short, "detail": instead})
     if instead is not None:
         return
-    errors = {row.index: error for row in report.compared if (error := _error_of_floats(row)) is not None}
+    errors = {row.index: error for row in report.compared if (error := _error_of_float_row(row)) is not None}
     if report.failure or not (errors or _has_no_float(report)):
         return
     inside = any(row.index in errors and not row.is_output and row.inputs for row in report.compared)
@@ -50,7 +50,7 @@ def precision_unseen(report: Judged) -> Iterator[Doubt]:
         })  # fmt: skip
 
 
-def _has_no_float(report: Judged) -> bool:
+def _has_no_float(report: JudgedReport) -> bool:
     """Return whether the whole model, not only what was marked of it, is of whole numbers, flags and text."""
     spec = report.spec
     if not report.compared or spec.marks or spec.marks_between or spec.marks_from_inspector or spec.fused_only:
@@ -60,7 +60,7 @@ def _has_no_float(report: Judged) -> bool:
     return not any(side is not None and "float" in side.dtype for pair in sides for side in pair)
 
 
-def _error_of_floats(row: Row) -> float | None:
+def _error_of_float_row(row: Row) -> float | None:
     comparison = row.comparison
     if comparison is None or not comparison.base.elements or "float" not in comparison.base.dtype:
         return None
@@ -68,7 +68,7 @@ def _error_of_floats(row: Row) -> float | None:
     return None if error is None or math.isnan(error) else error
 
 
-def _ran_in(promise: Precision, row: Row) -> bool:
+def _ran_in_precision(promise: Precision, row: Row) -> bool:
     """Return whether the engine's own tensor is of the precision, or comes from an operator that quantises."""
     whole = promise.computes == "int8"
     if whole and QUANTISED.search(row.target_op_type or ""):
@@ -79,7 +79,7 @@ def _ran_in(promise: Precision, row: Row) -> bool:
     return target.startswith(promise.shown_by) and (not whole or target != base)
 
 
-def not_fp32(report: Judged) -> Iterator[Doubt]:
+def doubt_not_fp32(report: JudgedReport) -> Iterator[Doubt]:
     """Yield a doubt for each side that promises float32 and computes narrower or quantised tensors."""
     for side, of_base in ((report.baseline, True), (report.target, False)):
         if side.precision != "float32":

@@ -9,10 +9,19 @@ from typing import Protocol
 
 from ..inspector import EngineLayer
 from ..reasons import Reason, ReasonOrText
-from ..records import Doubt, Explanation, InputInfo, MetricChange, Number, Row, RunSpec, SamplesRead, Side
+from ..records import ComparedSide, Doubt, Explanation, InputInfo, MetricChange, Number, Row, RunSpec, SamplesRead
 
 __all__ = [
-    "Claim", "Judged", "State", "Verdict", "claims_of_files", "held", "opened", "refuted", "status_of", "verdict_of",
+    "Claim",
+    "JudgedReport",
+    "State",
+    "Verdict",
+    "claims_of_files",
+    "exit_status_of",
+    "fold_claims",
+    "hold_claim",
+    "leave_claim_open",
+    "refute_claim",
     "verdict_of_files",
 ]  # fmt: skip
 
@@ -57,17 +66,17 @@ class Claim:
     why: Doubt | None = None
 
 
-def held(code: str, why: Doubt | None = None, **evidence: ReasonOrText | Number | tuple[str, ...]) -> Claim:
+def hold_claim(code: str, why: Doubt | None = None, **evidence: ReasonOrText | Number | tuple[str, ...]) -> Claim:
     """Make a claim that is proved by its evidence."""
     return Claim(code=code, state=State.HELD, evidence=evidence, why=why)
 
 
-def opened(code: str, why: Doubt, **evidence: ReasonOrText | Number | tuple[str, ...]) -> Claim:
+def leave_claim_open(code: str, why: Doubt, **evidence: ReasonOrText | Number | tuple[str, ...]) -> Claim:
     """Make a claim that nobody knows to be true."""
     return Claim(code=code, state=State.OPEN, evidence=evidence, why=why)
 
 
-def refuted(code: str, why: Doubt | None = None, **evidence: ReasonOrText | Number | tuple[str, ...]) -> Claim:
+def refute_claim(code: str, why: Doubt | None = None, **evidence: ReasonOrText | Number | tuple[str, ...]) -> Claim:
     """Make a claim that is wrong."""
     return Claim(code=code, state=State.REFUTED, evidence=evidence, why=why)
 
@@ -76,7 +85,7 @@ ENDED = "ended"
 """The code of the claim that a run came to its end: where it is open, what was found is a part."""
 
 
-def verdict_of(claims: Iterable[Claim], needed: Collection[str], *, asked: bool) -> Verdict:
+def fold_claims(claims: Iterable[Claim], needed: Collection[str], *, asked: bool) -> Verdict:
     """Fold claims to the answer of a run.
 
     needed: codes that a pass must have; one that no claim is about is open. asked: by a criterion of the user's.
@@ -95,7 +104,7 @@ def verdict_of(claims: Iterable[Claim], needed: Collection[str], *, asked: bool)
 _STATUS: Mapping[str, int] = {Verdict.PASS: 0, Verdict.EXPECTED: 0, Verdict.PARTIAL: 3}
 
 
-def status_of(verdicts: Iterable[str]) -> int:
+def exit_status_of(verdicts: Iterable[str]) -> int:
     """Return the exit status of one verdict or of several.
 
     0 where each is a pass, 3 where one is of a part only, else 1. None at all prove nothing: 1."""
@@ -121,7 +130,7 @@ class Covered(Protocol):
     def share(self) -> float: ...
 
 
-class Judged(Protocol):
+class JudgedReport(Protocol):
     """A ``report.model.Report``, which asks these modules and so is not imported by them."""
 
     @property
@@ -131,10 +140,10 @@ class Judged(Protocol):
     def spec(self) -> RunSpec: ...
 
     @property
-    def baseline(self) -> Side: ...
+    def baseline(self) -> ComparedSide: ...
 
     @property
-    def target(self) -> Side: ...
+    def target(self) -> ComparedSide: ...
 
     @property
     def inputs(self) -> tuple[InputInfo, ...]: ...
@@ -202,30 +211,30 @@ def claims_of_files(
     faults: what a file proves of itself. differing: what two files prove of each other, and what of them cannot be
     proven; None: there is one file. unread: what of them was not looked at, and files in which there is nothing to look
     at. looked_at: constants that were."""
-    return tuple(_claims(faults, differing, unread, looked_at))
+    return tuple(_claim_on_files(faults, differing, unread, looked_at))
 
 
 def verdict_of_files(claims: Sequence[Claim], *, two: bool) -> Verdict:
     """Return the verdict of a comparison of model files without a run."""
-    return verdict_of(claims, _NEEDED_OF_TWO if two else _NEEDED, asked=True)
+    return fold_claims(claims, _NEEDED_OF_TWO if two else _NEEDED, asked=True)
 
 
-def _claims(
+def _claim_on_files(
     faults: Sequence[Reason], differing: Sequence[Reason] | None, unread: Sequence[Reason], looked_at: int
 ) -> Iterator[Claim]:
-    yield from (refuted("files_sound", _as_doubt(reason)) for reason in faults)
+    yield from (refute_claim("files_sound", _as_doubt(reason)) for reason in faults)
     if not faults:
-        yield held("files_sound", constants=looked_at)
-    yield from (opened("constants_read", _as_doubt(reason)) for reason in unread)
+        yield hold_claim("files_sound", constants=looked_at)
+    yield from (leave_claim_open("constants_read", _as_doubt(reason)) for reason in unread)
     if not unread:
-        yield held("constants_read", constants=looked_at)
+        yield hold_claim("constants_read", constants=looked_at)
     if differing is None:
         return
     for reason in differing:
-        known = opened if reason.code.startswith(_UNPROVEN) else refuted
+        known = leave_claim_open if reason.code.startswith(_UNPROVEN) else refute_claim
         yield known("files_agree", _as_doubt(reason))
     if not differing:
-        yield held("files_agree")
+        yield hold_claim("files_agree")
 
 
 def _as_doubt(reason: Reason) -> Doubt:

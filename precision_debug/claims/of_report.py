@@ -9,14 +9,14 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ..explain import allowed_by
+from ..explain import bound_of
 from ..numbers.judge import HIDDEN
 from ..reasons import as_reason
 from ..records import Doubt, Number, Row, Status, TensorStats
-from ..registry import wording
-from ..settings.options import allowed_drop
-from .as_asked import not_fp32, precision_unseen
-from .claim import ENDED, Claim, Judged, State, held, opened, refuted
+from ..registry import find_wording
+from ..settings.options import parse_allowed_drop
+from .as_asked import doubt_not_fp32, doubt_unseen_precision
+from .claim import ENDED, Claim, JudgedReport, State, hold_claim, leave_claim_open, refute_claim
 
 __all__ = ["ENOUGH", "NEEDED", "claims_of"]
 
@@ -38,7 +38,7 @@ _OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "di
 """Which claim a side's own doubt is about, where it is not that it ran as asked."""
 
 
-def claims_of(report: Judged) -> tuple[Claim, ...]:
+def claims_of(report: JudgedReport) -> tuple[Claim, ...]:
     """Return every claim that a pass of this report makes, the weightiest first; none is there twice.
 
     A code of ``NEEDED`` that nothing speaks against has one claim, which is held with its evidence.
@@ -55,7 +55,7 @@ def claims_of(report: Judged) -> tuple[Claim, ...]:
     return (*kept, *others)
 
 
-def _metric_held(report: Judged) -> Iterator[Claim]:
+def _claim_metric_held(report: JudgedReport) -> Iterator[Claim]:
     """The user's metric gets no worse than the bound that was given, or than what resampling the samples explains."""
     code, found = "metric", report.metric
     if found is None:
@@ -64,92 +64,100 @@ def _metric_held(report: Judged) -> Iterator[Claim]:
         "name": found.name, "baseline": found.baseline, "target": found.target, "samples": found.samples,
     }  # fmt: skip
     if math.isnan(found.worse):
-        yield opened(code, Doubt(code="metric_no_number", values=values))
+        yield leave_claim_open(code, Doubt(code="metric_no_number", values=values))
         return
     if report.spec.metric_drop:
-        most, of_baseline = allowed_drop(report.spec.metric_drop)
+        most, of_baseline = parse_allowed_drop(report.spec.metric_drop)
         values["bound"] = report.spec.metric_drop
         if (found.share if of_baseline else found.worse) > most:
-            yield refuted(code, Doubt(code="metric_beyond", values=values))
+            yield refute_claim(code, Doubt(code="metric_beyond", values=values))
         else:
-            yield held(code, None, kind="given", **values)
+            yield hold_claim(code, None, kind="given", **values)
         return
     if found.low is None:  # of so few, what the arithmetic costs is all that there is to go by
-        fell = found.share > max(_UNFELT, allowed_by(report.explanation, report.target.precision))
+        fell = found.share > max(_UNFELT, bound_of(report.explanation, report.target.precision))
         doubt = Doubt(code="metric_fell_alone", values=values)
     else:
         fell = found.low > 0 and found.share > _UNFELT
         values |= {"low": found.low, "high": found.high or 0.0}
         doubt = Doubt(code="metric_fell", values=values)
-    yield refuted(code, doubt) if fell else held(code, None, **values)
+    yield refute_claim(code, doubt) if fell else hold_claim(code, None, **values)
 
 
-def metric_decides(report: Judged) -> bool:
+def metric_decides(report: JudgedReport) -> bool:
     """Return whether a metric with a bound decides in place of a tolerance that nobody gave."""
     return report.metric is not None and bool(report.spec.metric_drop) and not report.spec.tolerance.given
 
 
-def _ran_as_asked(report: Judged) -> Iterator[Claim]:
+def _claim_ran_as_asked(report: JudgedReport) -> Iterator[Claim]:
     """Both sides ran in the precision, on the provider and with the layers that were asked for."""
     code = "ran_as_asked"
     doubts = [doubt for side in (report.target, report.baseline) for doubt in side.doubts]
     told = [doubt for doubt in doubts if doubt.code not in _OF_DOUBT]
-    yield from (_of_doubt(code, doubt) for doubt in told)
+    yield from (_claim_of_doubt(code, doubt) for doubt in told)
     if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
-        yield from (opened(code, doubt) for doubt in precision_unseen(report))
+        yield from (leave_claim_open(code, doubt) for doubt in doubt_unseen_precision(report))
     baseline, target = report.baseline.mode, report.target.mode
-    yield from (held(code, doubt, baseline=baseline, target=target) for doubt in not_fp32(report))
-    yield held(code, baseline=baseline, target=target)
+    yield from (hold_claim(code, doubt, baseline=baseline, target=target) for doubt in doubt_not_fp32(report))
+    yield hold_claim(code, baseline=baseline, target=target)
 
 
-def _outputs_compared(report: Judged) -> Iterator[Claim]:
+def _claim_outputs_compared(report: JudgedReport) -> Iterator[Claim]:
     """Yield the claim that every final output that the model declares was compared, in its own kind."""
     code = "outputs_compared"
     if report.checks:  # a function of the user's has judged the outputs
         left = [] if "" in report.checks else [
             row.name for row in report.outputs if not {row.name, row.target_name} & set(report.checks)
         ]  # fmt: skip
-        yield held(code, kind="function")
+        yield hold_claim(code, kind="function")
         if left:
-            yield opened(code, Doubt(code="outputs_not_judged", values={"names": _listed(left)}), outputs=tuple(left))
+            yield leave_claim_open(
+                code, Doubt(code="outputs_not_judged", values={"names": _list_names(left)}), outputs=tuple(left)
+            )
         return
     if report.spec.without_outputs:
-        yield opened(code, Doubt(code="outputs_left_out"))
+        yield leave_claim_open(code, Doubt(code="outputs_left_out"))
         return
     told = [row.comparison for row in report.outputs if row.comparison is not None and row.comparison.base.elements]
     if told and all(_tells_nothing(numbers.base) and _tells_nothing(numbers.target) for numbers in told):
-        yield opened(code, Doubt(code="outputs_tell_nothing"))
+        yield leave_claim_open(code, Doubt(code="outputs_tell_nothing"))
     absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
     frozen = [row.name for row in absent if as_reason(row.reason).code == "step_no_gradient"]
     others = [row.name for row in absent if as_reason(row.reason).code != "step_no_gradient"]
-    others += [name for name in _undelivered(report) if name not in others]
+    others += [name for name in _list_undelivered_outputs(report) if name not in others]
     for doubt, missing in (("output_no_gradient", frozen), ("output_not_compared", others)):
         if missing:
-            yield opened(code, Doubt(code=doubt, values={"names": _listed(missing)}), outputs=tuple(missing))
-    if kept_inside := _kept_inside(report):
-        names = _listed(kept_inside)
-        yield opened(code, Doubt(code="output_not_returned", values={"names": names}), outputs=tuple(kept_inside))
+            yield leave_claim_open(
+                code, Doubt(code=doubt, values={"names": _list_names(missing)}), outputs=tuple(missing)
+            )
+    if kept_inside := _list_outputs_kept_inside(report):
+        names = _list_names(kept_inside)
+        yield leave_claim_open(
+            code, Doubt(code="output_not_returned", values={"names": names}), outputs=tuple(kept_inside)
+        )
     for row in report.outputs:
         numbers = row.comparison
-        if numbers is not None and _kind(numbers.base.dtype) != _kind(numbers.target.dtype):
-            yield opened(code, Doubt(code="output_of_other_kind", values={
+        if numbers is not None and _kind_of_numbers(numbers.base.dtype) != _kind_of_numbers(numbers.target.dtype):
+            yield leave_claim_open(code, Doubt(code="output_of_other_kind", values={
                 "name": row.name, "base": numbers.base.dtype, "target": numbers.target.dtype,
             }))  # fmt: skip
         if row.status is not Status.INCONCLUSIVE or row.comparison is None:
             continue
         if not row.comparison.base.elements:
-            yield opened(code, Doubt(code="output_empty", values={"name": row.name}))
+            yield leave_claim_open(code, Doubt(code="output_empty", values={"name": row.name}))
             continue
         fits = (row.comparison.base.rms or 0.0) * HIDDEN
-        yield opened(code, Doubt(code="output_hidden", values={"name": row.name, "reason": row.reason, "atol": fits}))
+        yield leave_claim_open(
+            code, Doubt(code="output_hidden", values={"name": row.name, "reason": row.reason, "atol": fits})
+        )
     if not report.outputs and not others and report.rows:
         shown_by_hand = {report.baseline.backend, report.target.backend} <= _OWN_PROGRAM
-        yield held(code, kind="hooks") if shown_by_hand else opened(code, Doubt(code="no_output_known"))
+        yield hold_claim(code, kind="hooks") if shown_by_hand else leave_claim_open(code, Doubt(code="no_output_known"))
     elif not (absent or others):
-        yield held(code, outputs=len([row for row in report.outputs if row.comparison is not None]))
+        yield hold_claim(code, outputs=len([row for row in report.outputs if row.comparison is not None]))
 
 
-def _undelivered(report: Judged) -> list[str]:
+def _list_undelivered_outputs(report: JudgedReport) -> list[str]:
     """Return the declared outputs that were not compared.
 
     A side declares them, by its file or by what a run of the whole of it returns; no row of a final output is about
@@ -163,7 +171,7 @@ def _undelivered(report: Judged) -> list[str]:
     return missing + [name for name in report.target.outputs if name not in of_target and name not in missing]
 
 
-def _kept_inside(report: Judged) -> list[str]:
+def _list_outputs_kept_inside(report: JudgedReport) -> list[str]:
     """Return outputs that the baseline declares and the target holds as a tensor inside, but does not return."""
     declared, returned = set(report.baseline.outputs), set(report.target.outputs)
     return [
@@ -179,19 +187,19 @@ def _tells_nothing(numbers: TensorStats) -> bool:
     return "float" in numbers.dtype and nothing
 
 
-def _kind(dtype: str) -> str:
+def _kind_of_numbers(dtype: str) -> str:
     """Return what numbers of a type are: a flag, whole, real, complex; within one a mode or an engine chooses the
     width."""
     return next((kind for kind in ("float", "int", "complex") if kind in dtype), dtype)
 
 
-def _tensors_seen(report: Judged) -> Iterator[Claim]:
+def _claim_tensors_seen(report: JudgedReport) -> Iterator[Claim]:
     """Enough of the tensors before the outputs was compared."""
     code = "tensors_seen"
     if not report.rows:
-        yield opened(code, Doubt(code="nothing_seen"))
+        yield leave_claim_open(code, Doubt(code="nothing_seen"))
     elif not report.compared:
-        yield opened(code, Doubt(code="nothing_compared"))
+        yield leave_claim_open(code, Doubt(code="nothing_compared"))
     covered = report.coverage
     if covered.compared and covered.share < ENOUGH and not report.failure:  # else that is why
         values = {"share": covered.share, "compared": covered.compared, "hidden": covered.hidden}
@@ -199,91 +207,98 @@ def _tensors_seen(report: Judged) -> Iterator[Claim]:
         doubt = "few_compared" if covered.lost else "few_seen"
         values |= {"lost": covered.lost} if covered.lost else {}
         if whole:
-            yield held(code, Doubt(code=f"{doubt}_inside", values=values), **values)
+            yield hold_claim(code, Doubt(code=f"{doubt}_inside", values=values), **values)
         else:
-            yield opened(code, Doubt(code=doubt, values=values))
+            yield leave_claim_open(code, Doubt(code=doubt, values=values))
     elif report.compared:
-        yield held(code, compared=covered.compared, share=covered.share)
+        yield hold_claim(code, compared=covered.compared, share=covered.share)
 
 
-def _all_read(report: Judged) -> Iterator[Claim]:
+def _claim_all_read(report: JudgedReport) -> Iterator[Claim]:
     """Yield the claim that every sample, iteration and output of the user's was read."""
     code = "all_read"
-    yield from _of_sides(report, code)
+    yield from _claim_doubts_of_sides(report, code)
     stopped = next((note for note in report.notes if as_reason(note).code in ("fail_fast", "fail_fast_sample")), None)
     if stopped is not None:
-        yield opened(code, Doubt(code="stopped_early"))
+        yield leave_claim_open(code, Doubt(code="stopped_early"))
     sets, codes = report.samples, {as_reason(note).code for note in report.notes}
     asked = 0 if sets is None else sets.given if "one_recorded" in codes else sets.asked
     if sets is not None and sets.read < asked and stopped is None and not report.failure:
-        yield opened(code, Doubt(code="samples_unread", values={"count": asked, "read": sets.read}))
+        yield leave_claim_open(code, Doubt(code="samples_unread", values={"count": asked, "read": sets.read}))
     fed = [one for one in report.inputs if math.prod(one.shape)]
     alone = sets is None or sets.given <= 1
     if fed and alone and all("float" in one.dtype and one.min == one.max == 0 for one in fed):
-        yield opened(code, Doubt(code="inputs_all_zero", values={"names": _listed([one.name for one in fed])}))
+        yield leave_claim_open(
+            code, Doubt(code="inputs_all_zero", values={"names": _list_names([one.name for one in fed])})
+        )
     own_program = {report.baseline.backend, report.target.backend} <= _OWN_PROGRAM
     if not report.inputs and not own_program and any(row.op_type == "Input" for row in report.compared):
-        yield opened(code, Doubt(code="inputs_unknown"))
+        yield leave_claim_open(code, Doubt(code="inputs_unknown"))
     for note in (*report.notes, *report.baseline.notes, *report.target.notes):
         reason = as_reason(note)
         if reason.code == "dump_skipped":
-            unread = {name: _plain(one) for name, one in reason.args.items()}
-            yield opened(code, Doubt(code="files_unread", values=unread))
+            unread = {name: _to_plain_argument(one) for name, one in reason.args.items()}
+            yield leave_claim_open(code, Doubt(code="files_unread", values=unread))
     digest = hashlib.sha256("".join(one.sha256 for one in report.inputs).encode()).hexdigest()[:_DIGITS]
     values: dict[str, Number | str] = {"inputs": len(report.inputs), "sha256": digest if report.inputs else ""}
     if sets is not None and sets.given > 1:
-        yield held(code, None, kind="samples", read=sets.read, given=sets.given, **values)
+        yield hold_claim(code, None, kind="samples", read=sets.read, given=sets.given, **values)
     else:
-        yield held(code, None, **values)
+        yield hold_claim(code, None, **values)
 
 
-def _unchanged(report: Judged) -> Iterator[Claim]:
+def _claim_sides_unchanged(report: JudgedReport) -> Iterator[Claim]:
     """Both sides are what they were when what was stored of them was made."""
     code = "unchanged"
-    yield from _of_sides(report, code)
+    yield from _claim_doubts_of_sides(report, code)
     stored = [side.stored for side in (report.baseline, report.target) if side.stored]
     digests = {"baseline": report.baseline.digest, "target": report.target.digest}
     values = {side: digest for side, digest in digests.items() if digest}
     if stored:
-        yield held(code, None, kind="unknown" if "unknown" in stored else "same", **values)
+        yield hold_claim(code, None, kind="unknown" if "unknown" in stored else "same", **values)
     else:
-        yield held(code, None, **values)
+        yield hold_claim(code, None, **values)
 
 
-def _unseen_inputs(report: Judged) -> Iterator[Claim]:
+def _claim_unseen_inputs(report: JudgedReport) -> Iterator[Claim]:
     """Yield the claim that what calibrated on the input that it is judged on is as good on others."""
     code = "unseen_inputs"
-    yield from _of_sides(report, code)
+    yield from _claim_doubts_of_sides(report, code)
     tried = next((one for one in map(as_reason, report.notes) if one.code == "calibrated_here"), None)
     if tried is None:
-        yield held(code)
+        yield hold_claim(code)
     else:
-        yield held(code, None, kind="tried", **{name: _plain(tried.args[name]) for name in ("count", "here", "there")})
+        yield hold_claim(
+            code,
+            None,
+            kind="tried",
+            **{name: _to_plain_argument(tried.args[name]) for name in ("count", "here", "there")},
+        )
 
 
-def _criterion(report: Judged) -> Iterator[Claim]:
+def _claim_criterion(report: JudgedReport) -> Iterator[Claim]:
     """Yield the claim that what decides was asked for, or derived from the target's arithmetic, and it could decide."""
     code = "criterion"
     unsure = not report.checks and all(row.status is Status.INCONCLUSIVE for row in report.compared)
     if report.compared and unsure:
-        yield opened(code, Doubt(code="nothing_decided", values={"compared": len(report.compared)}))
+        yield leave_claim_open(code, Doubt(code="nothing_decided", values={"compared": len(report.compared)}))
         return
     tolerance, explanation = report.spec.tolerance, report.explanation
     if report.asserted:
-        yield held(code, kind="asserted")
+        yield hold_claim(code, kind="asserted")
     elif report.checks:
-        yield held(code, kind="function")
+        yield hold_claim(code, kind="function")
     elif metric_decides(report):
-        yield held(code, kind="metric", bound=report.spec.metric_drop)
+        yield hold_claim(code, kind="metric", bound=report.spec.metric_drop)
     elif tolerance.given:
-        yield held(code, kind="given", atol=tolerance.atol, rtol=tolerance.rtol)
+        yield hold_claim(code, kind="given", atol=tolerance.atol, rtol=tolerance.rtol)
     elif explanation is not None and explanation.allowed is not None:
-        yield held(code, kind="derived", allowed=explanation.allowed)
+        yield hold_claim(code, kind="derived", allowed=explanation.allowed)
     else:
-        yield held(code, kind="usual", mode=report.target.mode)
+        yield hold_claim(code, kind="usual", mode=report.target.mode)
 
 
-def _within(report: Judged) -> Iterator[Claim]:
+def _claim_within_tolerance(report: JudgedReport) -> Iterator[Claim]:
     """Nothing that decides is out of tolerance."""
     code = "within"
     asserted = [claim for claim in report.asserted if claim.code == code]
@@ -292,20 +307,20 @@ def _within(report: Judged) -> Iterator[Claim]:
         return
     if report.checks:
         bad = tuple(name for name, share in report.checks.items() if share < 1)
-        yield refuted(code, outputs=bad) if bad else held(code, judgements=len(report.checks))
+        yield refute_claim(code, outputs=bad) if bad else hold_claim(code, judgements=len(report.checks))
         return
     if metric_decides(report):
-        yield held(code, kind="metric")  # whether it holds is a claim of its own
+        yield hold_claim(code, kind="metric")  # whether it holds is a claim of its own
         return
     failed = [row for row in report.rows if row.status is Status.FAIL]
     if _fails(report, failed):
-        yield refuted(code, first=failed[0].name if failed else "", failed=len(failed))
+        yield refute_claim(code, first=failed[0].name if failed else "", failed=len(failed))
     else:
         worst = max((row.relative_l2 or 0.0 for row in report.outputs), default=0.0)
-        yield held(code, compared=len(report.compared), worst_output=worst)
+        yield hold_claim(code, compared=len(report.compared), worst_output=worst)
 
 
-def _fails(report: Judged, failed: Sequence[Row]) -> bool:
+def _fails(report: JudgedReport, failed: Sequence[Row]) -> bool:
     """Return whether failed rows fail the run: without a tolerance, not if their error was seen to be absorbed."""
     state = report.explanation.state if report.explanation is not None else "unknown"
     if report.spec.tolerance.given or report.spec.validate or state == "unknown" or not report.outputs:
@@ -325,12 +340,12 @@ def _decides(row: Row) -> bool:
     return bool(numbers.base.nan and numbers.apart) or not numbers.shapes_match or numbers.mismatched is None
 
 
-def _outputs_finite(report: Judged) -> Iterator[Claim]:
+def _claim_outputs_finite(report: JudgedReport) -> Iterator[Claim]:
     """No output holds NaN or Inf on both sides, which would agree and be worth nothing."""
     code = "outputs_finite"
     allowed, nan_allowed = report.spec.allow_non_finite, report.spec.tolerance.equal_nan
     if allowed or report.checks:
-        yield held(code, kind="allowed" if allowed else "function")
+        yield hold_claim(code, kind="allowed" if allowed else "function")
         return
     for row in report.outputs:
         numbers = row.comparison
@@ -339,19 +354,19 @@ def _outputs_finite(report: Judged) -> Iterator[Claim]:
         base, target = numbers.base, numbers.target
         both = (0 if nan_allowed else min(base.nan, target.nan)) + min(base.inf, target.inf)
         if both:
-            by = _maker(report, row)
+            by = _first_non_finite_row(report, row)
             doubt = "output_non_finite_fed" if by.op_type == "Input" else "output_non_finite"
-            yield refuted(code, Doubt(code=doubt, values={
+            yield refute_claim(code, Doubt(code=doubt, values={
                 "name": row.name, "count": both, "elements": base.elements, "by": by.name, "op_type": by.op_type,
             }))  # fmt: skip
             return
     if any(min(row.comparison.base.nan, row.comparison.target.nan) for row in report.outputs if row.comparison):
-        yield held(code, kind="equal_nan")
+        yield hold_claim(code, kind="equal_nan")
         return
-    yield held(code, outputs=len(report.outputs))
+    yield hold_claim(code, outputs=len(report.outputs))
 
 
-def _maker(report: Judged, output: Row) -> Row:
+def _first_non_finite_row(report: JudgedReport, output: Row) -> Row:
     """Return the first tensor before an output that holds NaN or Inf on both sides, itself where none does.
 
     Followed along what each row reads, so that a mask's own infinities elsewhere are not taken for it. Where nobody
@@ -379,57 +394,57 @@ def _is_broken(row: Row) -> bool:
     return numbers is not None and all(side.nan + side.inf > 0 for side in (numbers.base, numbers.target))
 
 
-def _repeatable(report: Judged) -> Iterator[Claim]:
+def _claim_repeatable(report: JudgedReport) -> Iterator[Claim]:
     """Yield the claim that a side gives the same once more, and draws no numbers that another run would not."""
-    yield from _of_sides(report, "repeatable")
-    yield held("repeatable", Doubt(code="run_once")) if report.spec.run_once else held("repeatable")
+    yield from _claim_doubts_of_sides(report, "repeatable")
+    yield hold_claim("repeatable", Doubt(code="run_once")) if report.spec.run_once else hold_claim("repeatable")
 
 
-def _ended(report: Judged) -> Iterator[Claim]:
+def _claim_ended(report: JudgedReport) -> Iterator[Claim]:
     """Yield the claim that the run came to its end."""
     if report.failure:
-        yield opened(ENDED, Doubt(code="ended_early", values={"why": report.failure}))
+        yield leave_claim_open(ENDED, Doubt(code="ended_early", values={"why": report.failure}))
     else:
-        yield held(ENDED)
+        yield hold_claim(ENDED)
 
 
-def _of_sides(report: Judged, code: str) -> Iterator[Claim]:
+def _claim_doubts_of_sides(report: JudgedReport, code: str) -> Iterator[Claim]:
     for side in (report.target, report.baseline):
-        yield from (_of_doubt(code, doubt) for doubt in side.doubts if _OF_DOUBT.get(doubt.code) == code)
+        yield from (_claim_of_doubt(code, doubt) for doubt in side.doubts if _OF_DOUBT.get(doubt.code) == code)
 
 
-def _of_doubt(code: str, doubt: Doubt) -> Claim:
+def _claim_of_doubt(code: str, doubt: Doubt) -> Claim:
     """Return what a session said of itself leaves a claim open, unless its wording says that it does not; see
     Wording."""
-    known = wording(doubt.code)
-    return opened(code, doubt) if known is None or known.decides else held(code, doubt)
+    known = find_wording(doubt.code)
+    return leave_claim_open(code, doubt) if known is None or known.decides else hold_claim(code, doubt)
 
 
-def _plain(value: object) -> Number | str:
+def _to_plain_argument(value: object) -> Number | str:
     """Return a reason's argument, where evidence takes it."""
     return value if isinstance(value, (int, float)) else str(value)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = f", … (+{len(names) - _NAMES:,})" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
 
 
 _METRIC = "metric"
 
-_CLAIMS: Mapping[str, Callable[[Judged], Iterator[Claim]]] = {
-    _METRIC: _metric_held,
-    "ran_as_asked": _ran_as_asked,
-    "outputs_compared": _outputs_compared,
-    "outputs_finite": _outputs_finite,
-    "tensors_seen": _tensors_seen,
-    "all_read": _all_read,
-    "unchanged": _unchanged,
-    "unseen_inputs": _unseen_inputs,
-    "criterion": _criterion,
-    "within": _within,
-    "repeatable": _repeatable,
-    ENDED: _ended,
+_CLAIMS: Mapping[str, Callable[[JudgedReport], Iterator[Claim]]] = {
+    _METRIC: _claim_metric_held,
+    "ran_as_asked": _claim_ran_as_asked,
+    "outputs_compared": _claim_outputs_compared,
+    "outputs_finite": _claim_outputs_finite,
+    "tensors_seen": _claim_tensors_seen,
+    "all_read": _claim_all_read,
+    "unchanged": _claim_sides_unchanged,
+    "unseen_inputs": _claim_unseen_inputs,
+    "criterion": _claim_criterion,
+    "within": _claim_within_tolerance,
+    "repeatable": _claim_repeatable,
+    ENDED: _claim_ended,
 }
 
 NEEDED = tuple(code for code in _CLAIMS if code != _METRIC)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from ..records import Doubt, Status
 from ..search import Fix
-from .claim import ENDED, Claim, Judged, State, Verdict, held, opened, refuted, verdict_of
+from .claim import ENDED, Claim, JudgedReport, State, Verdict, fold_claims, hold_claim, leave_claim_open, refute_claim
 
-__all__ = ["Judge", "claims_of_search", "claims_of_stage", "verdict_of_search", "verdict_of_stages"]
+__all__ = ["Judge", "claim_stage", "claims_of_search", "fold_stage_verdicts", "verdict_of_search"]
 
 _OF_COMPARISON = ("ran_as_asked", "outputs_compared", "outputs_finite", "all_read", "unchanged", "unseen_inputs",
                   "repeatable", ENDED)
@@ -34,31 +34,31 @@ Judge = Literal["tolerance", "limit", "metric", "command"]
 """What decides of a set: the comparison's own tolerance, a limit of the search's, or something of the user's."""
 
 
-def claims_of_search(report: Judged, fix: Fix | None, judge: Judge) -> tuple[Claim, ...]:
+def claims_of_search(report: JudgedReport, fix: Fix | None, judge: Judge) -> tuple[Claim, ...]:
     """Return every claim of a search that ends well."""
-    return tuple(_claims(report, fix, judge))
+    return tuple(_claim_on_search(report, fix, judge))
 
 
 def verdict_of_search(claims: Sequence[Claim], judge: Judge) -> Verdict:
     """Return the answer of a search: a pass where a set was found and verified, or none is needed."""
-    return verdict_of(claims, _NEEDED if judge == "command" else (*_NEEDED, *_NEEDED_BESIDE), asked=True)
+    return fold_claims(claims, _NEEDED if judge == "command" else (*_NEEDED, *_NEEDED_BESIDE), asked=True)
 
 
-def _claims(report: Judged, fix: Fix | None, judge: Judge) -> Iterator[Claim]:
+def _claim_on_search(report: JudgedReport, fix: Fix | None, judge: Judge) -> Iterator[Claim]:
     for claim in report.claims:
         if claim.code not in _OF_COMPARISON or claim.code in _LEFT_TO[judge]:
             continue
         why = claim.why.code if claim.why is not None and claim.state is State.OPEN else ""
         if why and ((judge == "limit" and why in _CAN_TELL) or _is_answered(claim, fix)):
-            yield held(claim.code, claim.why)
+            yield hold_claim(claim.code, claim.why)
         else:
             yield claim
     if fix is None:
-        yield opened("set_found", Doubt(code="search_unfinished", values={"sets": 0}))
+        yield leave_claim_open("set_found", Doubt(code="search_unfinished", values={"sets": 0}))
         return
     yield _set_found(fix)
-    yield _held_out(fix)
-    yield _handed_over(fix)
+    yield _claim_held_out(fix)
+    yield _claim_handed_over(fix)
 
 
 def _is_answered(claim: Claim, fix: Fix | None) -> bool:
@@ -79,32 +79,34 @@ def _is_answered(claim: Claim, fix: Fix | None) -> bool:
 def _set_found(fix: Fix) -> Claim:
     code = "set_found"
     if fix.state in ("found", "not needed"):
-        return held(code, state=fix.state, kept=len(fix.kept), sets=fix.evaluations)
+        return hold_claim(code, state=fix.state, kept=len(fix.kept), sets=fix.evaluations)
     if fix.state == "unfinished":
-        return opened(code, Doubt(code="search_unfinished", values={"sets": fix.evaluations}), state=fix.state)
-    return refuted(code, state=fix.state, sets=fix.evaluations)
+        return leave_claim_open(
+            code, Doubt(code="search_unfinished", values={"sets": fix.evaluations}), state=fix.state
+        )
+    return refute_claim(code, state=fix.state, sets=fix.evaluations)
 
 
-def _held_out(fix: Fix) -> Claim:
+def _claim_held_out(fix: Fix) -> Claim:
     """Return the claim that the kept set holds on every input that the search did not see, where there are some."""
     if fix.held < fix.held_out and fix.state == "found":
-        return refuted("held_out", held=fix.held, held_out=fix.held_out)
-    return held("held_out", held=fix.held, held_out=fix.held_out)
+        return refute_claim("held_out", held=fix.held, held_out=fix.held_out)
+    return hold_claim("held_out", held=fix.held, held_out=fix.held_out)
 
 
-def _handed_over(fix: Fix) -> Claim:
+def _claim_handed_over(fix: Fix) -> Claim:
     """Return the claim that what is handed over was run again as its user would, and holds."""
     code = "handed_over"
     failed = tuple(str(item.title) for item in fix.artefacts if item.verified is False)
     good = sum(item.verified is True for item in fix.artefacts)
     if failed:
-        return refuted(code, artefacts=failed)
+        return refute_claim(code, artefacts=failed)
     if fix.artefacts and not good:
-        return opened(code, Doubt(code="handed_over_unrun", values={"count": len(fix.artefacts)}))
-    return held(code, artefacts=good)
+        return leave_claim_open(code, Doubt(code="handed_over_unrun", values={"count": len(fix.artefacts)}))
+    return hold_claim(code, artefacts=good)
 
 
-def claims_of_stage(report: Judged, *, outputs_only: bool) -> tuple[Claim, ...]:
+def claim_stage(report: JudgedReport, *, outputs_only: bool) -> tuple[Claim, ...]:
     """Return what a pass of one stage of an engine says: that of a comparison, whose tensors between decide only where
     asked.
 
@@ -113,17 +115,17 @@ def claims_of_stage(report: Judged, *, outputs_only: bool) -> tuple[Claim, ...]:
     if not outputs_only:
         return report.claims
     wrong = [row for row in report.outputs if row.status is Status.FAIL]
-    first = refuted("within", first=wrong[0].name, failed=len(wrong)) if wrong else held("within")
+    first = refute_claim("within", first=wrong[0].name, failed=len(wrong)) if wrong else hold_claim("within")
     return (first, *(claim for claim in report.claims if claim.code != "within"))
 
 
-def verdict_of_stages(failing: str, left: Sequence[str], target: bool | None) -> Verdict:
+def fold_stage_verdicts(failing: str, left: Sequence[str], target: bool | None) -> Verdict:
     """Fold a climb to its answer.
 
     failing: the first stage that fails; "" where none does. left: stages of which nothing is known, which an answer
     about the target does not rest on. target: whether the last one, the target itself, passes; None: not known.
     """
-    found = [refuted("within", first=failing) if failing else held("within", left=tuple(left))]
-    found.append(held("target_judged") if target is not None else
-                 opened("target_judged", Doubt(code="nothing_compared")))  # fmt: skip
-    return verdict_of(found, ("within", "target_judged"), asked=True)
+    found = [refute_claim("within", first=failing) if failing else hold_claim("within", left=tuple(left))]
+    found.append(hold_claim("target_judged") if target is not None else
+                 leave_claim_open("target_judged", Doubt(code="nothing_compared")))  # fmt: skip
+    return fold_claims(found, ("within", "target_judged"), asked=True)

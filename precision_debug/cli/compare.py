@@ -15,8 +15,8 @@ from ..errors import UsageError
 from ..reasons import Text, say
 from ..records import ModelFiles, RunSpec
 from ..run.companion_files import refuse_overwriting
-from ..safety.untrusted import visible
-from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Workers, options_of, spec_of
+from ..safety.untrusted import make_visible
+from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Workers, list_options, spec_of
 from . import completion, overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
@@ -27,17 +27,25 @@ from .parser import (
     Parser,
     add_flags,
     add_options,
-    error_line,
-    formatter,
-    given_of,
-    language_of,
+    choose_language,
+    format_error_line,
+    given_options,
+    make_formatter,
     parse,
-    program,
+    program_name,
 )
 
 __all__ = [
-    "DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "read_verb", "refuse_unused", "run",
-    "spread_of", "verb_parser",
+    "DEFAULT_OUTPUT",
+    "USAGE",
+    "build_parser",
+    "check_before",
+    "make_comparison_parser",
+    "make_spec",
+    "read_verb",
+    "refuse_unused",
+    "run",
+    "workers_of",
 ]  # fmt: skip
 
 SUMMARY = "compare two run modes of a model (the default)"
@@ -74,10 +82,10 @@ def build_parser() -> Parser:
     from ..__about__ import __version__
 
     parser = Parser(
-        prog=program(),
+        prog=program_name(),
         usage=f"{USAGE}\n       %(prog)s VERB --help",
-        formatter_class=formatter,
-        description=Help(*(f"{text}\n{_verbs(place)}" for place, text in enumerate(_DESCRIPTION))),
+        formatter_class=make_formatter,
+        description=Help(*(f"{text}\n{_format_verbs(place)}" for place, text in enumerate(_DESCRIPTION))),
         epilog=Help(*(f"{settings}\n{statuses}" for settings, statuses in zip(settings_help(), EPILOG, strict=True))),
         allow_abbrev=False,
     )
@@ -90,12 +98,12 @@ def build_parser() -> Parser:
     return parser
 
 
-def verb_parser(
+def make_comparison_parser(
     verb: str, text: str | None, zh: str, heading: Help, flags: Iterable[Flag], *, usage: str = USAGE
 ) -> Parser:
     """Of a verb that takes the options of a comparison, and below a heading some of its own."""
     parser = build_parser()
-    parser.prog, parser.description, parser.usage = program(verb), Help(text or "", zh), usage
+    parser.prog, parser.description, parser.usage = program_name(verb), Help(text or "", zh), usage
     add_flags(parser.add_argument_group(heading), flags)
     return parser
 
@@ -114,11 +122,11 @@ def read_verb(
     """Read the arguments of a verb that judges several runs and writes files of its own, with these endings.
 
     Raises UsageError."""
-    parser = verb_parser(verb, text, zh, heading, flags)
+    parser = make_comparison_parser(verb, text, zh, heading, flags)
     arguments = with_file(parser, verb, arguments, without=(*_OF_ONE_RUN, "output"))
     args = parse(parser, arguments)
     refuse_unused(args, verb, *_OF_ONE_RUN)
-    spec = make_spec(args, command=shlex.join([program(verb), *arguments]))
+    spec = make_spec(args, command=shlex.join([program_name(verb), *arguments]))
     for path in args.output:
         if Path(path).suffix.lower() not in endings:
             raise UsageError(f"{verb} only writes {', '.join(endings)}", where=path)
@@ -126,7 +134,7 @@ def read_verb(
     return args, spec
 
 
-def _verbs(place: int) -> str:
+def _format_verbs(place: int) -> str:
     return "\n".join(f"  {name:9s} {error_line[place]}" for name, error_line in all_verbs().items())
 
 
@@ -134,51 +142,51 @@ def run(arguments: Sequence[str]) -> int:
     """Compare, write the report and the summary, and return the exit status."""
     parser = build_parser()
     arguments = with_file(parser, "compare", arguments)
-    if not arguments and not completion.wanted():
+    if not arguments and not completion.is_completion_asked():
         parser.print_help()
         raise UsageError(say("no_model"), hint=say("name_a_model"))
     args = parse(parser, arguments, verbs=tuple(all_verbs()))
-    spec = make_spec(args, command=f"{program()} {shlex.join(arguments)}")
+    spec = make_spec(args, command=f"{program_name()} {shlex.join(arguments)}")
     wanted, shown = overlay_outputs.split_outputs(args.output)
     outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
     overlay_outputs.refuse(outputs, shown, spec, args.marks)
     check_before(spec, outputs)
     if args.gen_script:
         refuse_overwriting([args.gen_script], spec, args.marks)
-        registry.opened("options", "gen_script")(args.gen_script, spec, outputs)
+        registry.import_from_door("options", "gen_script")(args.gen_script, spec, outputs)
         return 0
 
     from ..run.supervisor import supervise
     from . import progress
 
-    with progress.bar(quiet=args.quiet or args.verbose, language=args.lang) as on_event:
+    with progress.show_progress(quiet=args.quiet or args.verbose, language=args.lang) as on_event:
         outcome = supervise(
-            spec, outputs, verbose=args.verbose, on_event=on_event, on_note=_note, spread=spread_of(args),
+            spec, outputs, verbose=args.verbose, on_event=on_event, on_note=_note, spread=workers_of(args),
             language=args.lang,
         )  # fmt: skip
     if outcome.report is not None:
         overlay_outputs.write(outcome.report, shown)
-        from ..report.formats.md import annotation
+        from ..report.formats.md import make_annotation
 
-        if said := annotation(outcome.report, language=language_of(args.lang)):
-            print(visible(said))
+        if said := make_annotation(outcome.report, language=choose_language(args.lang)):
+            print(make_visible(said))
         if outputs and not args.quiet:
             from . import summary
 
             summary.show(outcome.report, outputs, language=args.lang)
             if args.plots:
-                registry.opened("options", "plots")(outcome.report, args.plots, language=args.lang)
+                registry.import_from_door("options", "plots")(outcome.report, args.plots, language=args.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {visible(error_line(outcome.error, args.lang))}", file=sys.stderr)
+        print(f"precision_debug: {make_visible(format_error_line(outcome.error, args.lang))}", file=sys.stderr)
         return outcome.exit_status
     if outputs:
         return outcome.exit_status
     if not args.quiet:
-        print(visible(_recorded(spec, language_of(args.lang))))
+        print(make_visible(_describe_recording(spec, choose_language(args.lang))))
     return 0
 
 
-def _recorded(spec: RunSpec, language: str) -> str:
+def _describe_recording(spec: RunSpec, language: str) -> str:
 
     mode, model, place = spec.run_mode, spec.model.path, spec.record
     said = Text(
@@ -188,37 +196,37 @@ def _recorded(spec: RunSpec, language: str) -> str:
     return said.of(language)
 
 
-def spread_of(args: argparse.Namespace) -> Workers | None:
+def workers_of(args: argparse.Namespace) -> Workers | None:
     """Return the settings of several workers, where they are asked for. Raises UsageError."""
-    asked = given_of(args, options_of(Workers))
+    asked = given_options(args, list_options(Workers))
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
             if name not in ("jobs", "engine"):
                 raise UsageError(say("needs_workers", option=f"--{name}"), hint=say("add_one"))
         return None
-    for one in options_of(RunSpec):
-        if "workers" in one.not_with and given_of(args, [one]):
+    for one in list_options(RunSpec):
+        if "workers" in one.not_with and given_options(args, [one]):
             raise UsageError("only works in one process", where=one.option, hint="leave --jobs and --engine out")
     return Workers(**asked)
 
 
 def _note(text: str) -> None:
-    print(f"precision_debug: {visible(text)}", file=sys.stderr)
+    print(f"precision_debug: {make_visible(text)}", file=sys.stderr)
 
 
-def _both_are_kept(values: Mapping[str, Any]) -> bool:
+def _are_both_recordings(values: Mapping[str, Any]) -> bool:
     """Return whether both sides are recordings, or dumps: then nothing runs."""
     from ..recording import is_recording
-    from ..run.plan import side_at
+    from ..run.plan import find_side
 
     sides = [str(values.get(name) or "") for name in ("run_mode", "baseline")]
-    return all(os.path.isdir(side) and (is_recording(side) or side_at(side) is not None) for side in sides)
+    return all(os.path.isdir(side) and (is_recording(side) or find_side(side) is not None) for side in sides)
 
 
 def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
     """Return the options as a RunSpec. Raises UsageError."""
-    table = options_of(RunSpec)
-    values, options = given_of(args, table), _options(args.option)
+    table = list_options(RunSpec)
+    values, options = given_options(args, table), _parse_options(args.option)
     for one in table:
         if one.name in options:  # an option of ours is not a backend's setting, however it was given
             value = one.read(options.pop(one.name), f"--option {one.name}")
@@ -226,7 +234,7 @@ def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
                 raise UsageError(say("given_twice"), where=one.option, hint=say("keep_one"))
     if not values.get("run_mode"):
         raise UsageError(say("no_run_mode"), hint=say("name_the_target"))
-    if not (values.get("model_file") or values.get("model_dir")) and not _both_are_kept(values):
+    if not (values.get("model_file") or values.get("model_dir")) and not _are_both_recordings(values):
         raise UsageError(say("no_model"), hint=say("name_a_model"))
     marks = values.get("marks", ())
     if args.marks:
@@ -260,15 +268,17 @@ def refuse_unused(args: argparse.Namespace, verb: str, *names: str, hint: str = 
 
 def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     """Check what can be found wrong without starting a framework."""
-    from ..report.formats import endings
+    from ..report.formats import list_endings
     from ..run.plan import make_plan
 
     for output in outputs:
         if os.path.isdir(output):  # False for a name that no file can have, which is refused later
             raise UsageError(say("is_a_folder"), where=str(output), hint=say("name_a_report"))
-        if output.suffix.lower() not in endings():
+        if output.suffix.lower() not in list_endings():
             raise UsageError(
-                say("no_format", ending=output.suffix), where=str(output), hint=say("known", known=" ".join(endings()))
+                say("no_format", ending=output.suffix),
+                where=str(output),
+                hint=say("known", known=" ".join(list_endings())),
             )
     make_plan(spec, check_machine=False)
 
@@ -283,7 +293,7 @@ def _baseline_model(args: argparse.Namespace) -> ModelFiles | None:
     return ModelFiles(model_file=args.baseline_model, params_file=args.baseline_params)
 
 
-def _options(texts: Sequence[str]) -> dict[str, Any]:
+def _parse_options(texts: Sequence[str]) -> dict[str, Any]:
     """As written: each setting's declaration says how its value is read."""
     found: dict[str, Any] = {}
     for text in texts:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-__all__ = ["begin", "complete", "wanted"]
+__all__ = ["begin", "complete", "is_completion_asked"]
 
 _STARTS = "_ARGCOMPLETE"
 """Set by argcomplete's shell function: at which word of the line the program's own words begin, from 1."""
 
 
-def wanted() -> bool:
+def is_completion_asked() -> bool:
     """Return whether a shell asks what may follow."""
     return _STARTS in os.environ
 
@@ -43,14 +43,14 @@ def complete(parser: ArgumentParser, *, verbs: Iterable[str] = ()) -> None:
         raise SystemExit(0) from None
     for action in parser._actions:
         if action.dest in ("run_mode", "baseline", "run_modes"):
-            action.completer = _modes  # type: ignore[attr-defined]
+            action.completer = _list_modes  # type: ignore[attr-defined]
     if verbs:
         parser.add_argument("verb", nargs="?", choices=tuple(verbs))
     argcomplete.autocomplete(parser, always_complete_options="long")
     raise SystemExit(0)  # argcomplete has not ended: nothing may run in a shell that only asks
 
 
-def _modes(**_: Any) -> list[str]:
+def _list_modes(**_: Any) -> list[str]:
     from .. import registry
 
     return sorted(mode.name for backend in registry.backends() for mode in backend.run_modes)

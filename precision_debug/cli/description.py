@@ -8,20 +8,20 @@ from collections.abc import Collection, Iterator
 from ..protocols.description import Description
 from ..reasons import Text, same
 from ..records import InputMeta
-from ..report.words import explained
+from ..report.words import explain_reason
 
-__all__ = ["lines_of", "type_of"]
+__all__ = ["describe_parts", "format_type"]
 
 _LONG = 120
 
 
-def lines_of(path: str, description: Description, parts: Collection[str] = ()) -> Iterator[Text]:
+def describe_parts(path: str, description: Description, parts: Collection[str] = ()) -> Iterator[Text]:
     """One line a thing; parts: as ``onnx.description.PARTS``."""
     yield Text(f"{path}: {description.format}", f"{path}：{description.format}")
-    yield from map(explained, description.facts)
+    yield from map(explain_reason, description.facts)
     for word, metas in ((Text("input ", "输入"), description.inputs), (Text("output", "输出"), description.outputs)):
         for meta in metas:
-            kind = type_of(meta)
+            kind = format_type(meta)
             yield Text(f"{word.en}  {meta.name}  {kind.en}", f"{word.zh}  {meta.name}  {kind.zh}")
     counts = Counter(layer.op_type for layer in description.layers)
     listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
@@ -59,7 +59,7 @@ def lines_of(path: str, description: Description, parts: Collection[str] = ()) -
             yield Text(en, zh)
 
 
-def type_of(meta: InputMeta) -> Text:
+def format_type(meta: InputMeta) -> Text:
     """Return the type and shape as text."""
     known = None if meta.shape is None else f"[{', '.join(map(str, meta.shape))}]"
     return Text(f"{meta.dtype or 'type unknown'} {known or 'shape unknown'}",

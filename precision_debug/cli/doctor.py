@@ -14,13 +14,13 @@ from ..ownership import refuse_foreign
 from ..reasons import CORE as REASONS
 from ..reasons import Catalogue, Text
 from ..records import Availability, RunMode
-from ..report.sections import machine
-from ..report.words import text_width, word
-from ..safety.untrusted import visible
+from ..report.sections import describe_machine
+from ..report.words import measure_text_width, reason_text
+from ..safety.untrusted import make_visible
 from ..settings import Setting
 from . import pages
-from .pages import cells
-from .parser import flag, language_of, parse, verb_parser
+from .pages import describe_setting
+from .parser import choose_language, make_flag, make_verb_parser, parse
 
 __all__ = ["PAGES", "run"]
 
@@ -37,8 +37,8 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    language = language_of(args.lang)
+    args = parse(make_verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    language = choose_language(args.lang)
     wanted = {name: path for name in PAGES if (path := getattr(args, f"{name}_page"))}
     if wanted:
         for name, path in wanted.items():
@@ -59,11 +59,11 @@ def run(arguments: Sequence[str]) -> int:
 def _show_machine(console: Any, language: str) -> None:
     from .. import numbers
 
-    packages = ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
-    about = {**machine(), "packages": packages, "comparison": word(numbers.kernel_status(), language)}
+    packages = ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _find_version(name)))
+    about = {**describe_machine(), "packages": packages, "comparison": reason_text(numbers.describe_kernel(), language)}
     for key, value in about.items():
         label = Text(key, _LABELS.get(key, key)).of(language)
-        console.print(f"{label}{' ' * (16 - text_width(label))} {value}")
+        console.print(f"{label}{' ' * (16 - measure_text_width(label))} {value}")
 
 
 def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
@@ -71,20 +71,22 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     console.print()
     if plugin.backend is None:
         failed = Text("could not be loaded", "无法加载")
-        console.print(visible(f"{_backend(plugin.name).of(language)}: {failed.of(language)}: {plugin.problem}"))
+        console.print(
+            make_visible(f"{_describe_backend(plugin.name).of(language)}: {failed.of(language)}: {plugin.problem}")
+        )
         return 0
     modes = {mode: plugin.backend.availability(mode.name) for mode in plugin.backend.run_modes}
     runnable = sum(found.ok for found in modes.values())
     needs = {found.needs for found in modes.values()}
     if len(needs) == 1 and not runnable:  # one line says it of all
         lacking = Text("none of its modes runs here", "其运行模式均不能在此运行")
-        lack = word(needs.pop(), language)
-        console.print(visible(f"{_backend(plugin.name).of(language)}: {lacking.of(language)}: {lack}"))
+        lack = reason_text(needs.pop(), language)
+        console.print(make_visible(f"{_describe_backend(plugin.name).of(language)}: {lacking.of(language)}: {lack}"))
         console.print("  " + " ".join(mode.name for mode in modes))
     else:
         console.print(_table_of_modes(plugin.name, modes, language))
         for slower in dict.fromkeys(found.slower for found in modes.values() if found.ok and found.slower):
-            console.print(visible(word(slower, language)))
+            console.print(make_visible(reason_text(slower, language)))
         names = " ".join(one.name for one in plugin.backend.settings)
         heading = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
         console.print(f"{heading.of(language)}: {names or '-'}")
@@ -92,34 +94,35 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     return runnable
 
 
-def _backend(name: str) -> Text:
+def _describe_backend(name: str) -> Text:
     return Text(f"backend {name}", f"后端 {name}")
 
 
 def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], language: str) -> Any:
     from rich.table import Table
 
-    table = Table(title=_backend(backend).of(language), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=_describe_backend(backend).of(language), title_justify="left", box=None, pad_edge=False)
     for column in _HEAD:
         table.add_column(column.of(language), overflow="fold")
     for mode, available in modes.items():
         reads = " ".join(suffix or _FOLDER.of(language) for suffix in mode.suffixes)
         summary = Text(mode.summary, mode.zh or mode.summary).of(language)
-        text = summary if available.ok else word(available.needs, language)
+        text = summary if available.ok else reason_text(available.needs, language)
         here = _HERE[available.ok]
         if available.ok and available.partly:
-            text, here = word(available.partly, language), _PARTLY
+            text, here = reason_text(available.partly, language), _PARTLY
         table.add_row(mode.name, reads, here.of(language), text)
     return table
 
 
 _FLAGS = (
-    flag("--settings", "the backends' settings instead", "改为列出各后端的设置", action="store_true"),
-    flag("--settings_page", "write them there, as the site has them", "将设置写入该文件，内容同文档网站的页面",
+    make_flag("--settings", "the backends' settings instead", "改为列出各后端的设置", action="store_true"),
+    make_flag("--settings_page", "write them there, as the site has them", "将设置写入该文件，内容同文档网站的页面",
          metavar="FILE.md"),
-    flag("--reasons_page", "write what reports say, as the site has it", "写出报告中的各种说明，内容同文档网站的页面",
+    make_flag("--reasons_page", "write what reports say, as the site has it",
+    "写出报告中的各种说明，内容同文档网站的页面",
          metavar="FILE.md"),
-    flag("--columns_page", "the table's columns, as the site has them", "写出表格各列的说明，内容同文档网站的页面",
+    make_flag("--columns_page", "the table's columns, as the site has them", "写出表格各列的说明，内容同文档网站的页面",
          metavar="FILE.md"),
 )  # fmt: skip
 
@@ -149,7 +152,7 @@ def _show_tried(console: Any, modes: Sequence[RunMode], language: str) -> None:
         names = [mode.name for mode in modes if mode.tried == tried]
         label = (_TRIED if tried else _NEVER_TRIED).of(language)
         every = Text("all of them", "全部").of(language) if len(names) == len(modes) else " ".join(names)
-        console.print(visible(f"{label}{' ' if tried else ''}{tried}: {every}"))
+        console.print(make_visible(f"{label}{' ' if tried else ''}{tried}: {every}"))
 
 
 _TRIED = Text("tried with", "试过的版本")
@@ -165,7 +168,7 @@ def _show_settings(console: Any, language: str) -> int:
             table.add_column(column.of(language), overflow="fold")
         for one in settings:
             meaning = Text(one.help, one.zh).of(language)
-            table.add_row(one.option if one.flag else one.name, *cells(one), meaning)
+            table.add_row(one.option if one.flag else one.name, *describe_setting(one), meaning)
         console.print(table)
         console.print()
     return 0
@@ -198,7 +201,7 @@ def _write_page(path: Path, text: str) -> None:
         raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error
 
 
-def _version(name: str) -> str:
+def _find_version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -10,7 +10,7 @@ from typing import Any
 from .. import registry
 from ..records import RunSpec
 from ..settings import Setting
-from ..settings.options import TERMINAL, options_of
+from ..settings.options import TERMINAL, list_options
 from .parser import Help
 
 __all__ = ["add_engine_options", "engine_options", "settings_help"]
@@ -27,7 +27,7 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
     A flag that several have is in the first group that has it. reserved: names of options of ours: a backend that
     declares one is told it, and a plugin cannot take it away.
     """
-    tables = {backend.name: _flags(tuple(backend.settings)) for backend in registry.backends()}
+    tables = {backend.name: _flags_of(tuple(backend.settings)) for backend in registry.backends()}
     added = set(reserved)
     for name in sorted(tables, key=lambda name: -len(tables[name])):
         own = [one for one in tables[name] if one.name not in added]
@@ -42,19 +42,19 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
             also = f" (also of {', '.join(titles)})" if others else ""
             ye = f"（{'、'.join(titles)} 亦有）" if others else ""
             help_text = Help(*(text.replace("%", "%%") for text in (f"{one.help}{also}", f"{one.zh}{ye}")))
-            group.add_argument(f"--{one.name}", default=None, help=help_text, **_form(one))
+            group.add_argument(f"--{one.name}", default=None, help=help_text, **_argparse_form(one))
             if one.by_side:
                 help_text = Help(
                     f"the same for the baseline alone (default: as --{one.name})",
                     f"只用于基线的同一设置（默认同 --{one.name}）",
                 )
-                group.add_argument(f"--baseline_{one.name}", default=None, help=help_text, **_form(one))
+                group.add_argument(f"--baseline_{one.name}", default=None, help=help_text, **_argparse_form(one))
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the engine options that were given, by name, as they were written."""
-    ours = {one.name for one in (*options_of(RunSpec), *TERMINAL)}
-    flags = [one for backend in registry.backends() for one in _flags(backend.settings) if one.name not in ours]
+    ours = {one.name for one in (*list_options(RunSpec), *TERMINAL)}
+    flags = [one for backend in registry.backends() for one in _flags_of(backend.settings) if one.name not in ours]
     names = {one.name: one.name for one in flags}
     names |= {f"baseline_{one.name}": f"baseline.{one.name}" for one in flags if one.by_side}
     return {key: value for name, key in sorted(names.items()) if (value := getattr(args, name, None)) is not None}
@@ -77,11 +77,11 @@ def settings_help() -> tuple[str, str]:
     )
 
 
-def _flags(table: Sequence[Setting]) -> list[Setting]:
+def _flags_of(table: Sequence[Setting]) -> list[Setting]:
     return [one for one in table if one.flag]
 
 
-def _form(one: Setting) -> dict[str, Any]:
+def _argparse_form(one: Setting) -> dict[str, Any]:
     form: dict[str, Any] = {"nargs": one.nargs} if one.nargs else {}
     metavar = one.metavar or ("{" + ",".join(one.choices) + "}" if one.choices else one.kind.upper())
     return form | {"metavar": metavar}

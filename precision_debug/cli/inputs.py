@@ -10,16 +10,16 @@ from typing import Any
 from .. import registry
 from ..codec import decode, encode
 from ..errors import UsageError
-from ..feeds import as_option, default_feeds
+from ..feeds import as_option, choose_default_feeds
 from ..reasons import Text, say
 from ..records import InputMeta, ModelFiles
-from ..report.words import explained
-from ..run.child import Said, called
-from ..safety.untrusted import visible
+from ..report.words import explain_reason
+from ..run.child import Said, call_in_child
+from ..safety.untrusted import make_visible
 from ..settings.setting import parse_shapes
-from .description import type_of
-from .parser import MODEL_FLAGS, flag, language_of, parse, program, verb_parser
-from .reading import model_of, opening_of, with_a_mode
+from .description import format_type
+from .parser import MODEL_FLAGS, choose_language, make_flag, make_verb_parser, parse, program_name
+from .reading import make_opening, read_model_options, with_a_mode
 
 __all__ = ["read", "run"]
 
@@ -31,18 +31,18 @@ DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
-    args = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    model, language = model_of(args), language_of(args.lang)
+    args = parse(make_verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    model, language = read_model_options(args), choose_language(args.lang)
     if not model.path:
         raise UsageError(say("no_model"), hint="precision_debug inputs MODEL")
 
     job = {"model": encode(model), "run_mode": args.run_mode}
-    found = called("precision_debug.cli.inputs:read", job, where=model.path, verbose=args.verbose)
+    found = call_in_child("precision_debug.cli.inputs:read", job, where=model.path, verbose=args.verbose)
     asked, metas = found["mode"], [decode(InputMeta, plain) for plain in found["inputs"]]
-    defaults = default_feeds(metas, shapes=parse_shapes(args.input_shapes))
+    defaults = choose_default_feeds(metas, shapes=parse_shapes(args.input_shapes))
     for meta in metas:
-        print(visible(_line(meta).of(language)))
-        print(visible(f"    {explained(defaults[meta.name].words).of(language)}"))
+        print(make_visible(_format_input(meta).of(language)))
+        print(make_visible(f"    {explain_reason(defaults[meta.name].words).of(language)}"))
     target = args.run_mode or next(
         (mode.name for _, mode in registry.modes_for(model)
          if mode.baseline == asked and mode.name != asked and mode.precision != "float64"), "MODE"
@@ -56,14 +56,16 @@ def run(arguments: Sequence[str]) -> int:
     files += ["--params_file", model.params_file] if model.params_file else []
     words = [*files, "--run_mode", target, *(["--input_shapes", *shapes] if shapes else [])]
     print()
-    print(visible(f"{program()} {shlex.join(words)}"))
+    print(make_visible(f"{program_name()} {shlex.join(words)}"))
     return 0
 
 
 _FLAGS = (
     *MODEL_FLAGS,
-    flag("--run_mode", "as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）", metavar="MODE"),
-    flag("--input_shapes", "shapes to try", "要尝试的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
+    make_flag(
+        "--run_mode", "as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）", metavar="MODE"
+    ),
+    make_flag("--input_shapes", "shapes to try", "要尝试的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
 )
 
 
@@ -72,13 +74,13 @@ def read(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
     model = decode(ModelFiles, job["model"])
 
     def of_mode(mode: str) -> dict[str, Any]:
-        return {"mode": mode, "inputs": [encode(meta) for meta in opening_of(model, mode, folder).inputs()]}
+        return {"mode": mode, "inputs": [encode(meta) for meta in make_opening(model, mode, folder).inputs()]}
 
     return with_a_mode(model, job["run_mode"], of_mode, verbose=True)  # its log is a file
 
 
-def _line(meta: InputMeta) -> Text:
-    kind = type_of(meta)
+def _format_input(meta: InputMeta) -> Text:
+    kind = format_type(meta)
     en, zh = f"{meta.name}  {kind.en}", f"{meta.name}  {kind.zh}"
     if meta.optional:
         en, zh = f"{en}, optional", f"{zh}，可省略"

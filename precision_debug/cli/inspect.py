@@ -23,29 +23,29 @@ from typing import Any
 from .. import registry
 from ..codec import decode, encode
 from ..errors import PrecisionDebugError, UsageError
-from ..feeds.random import random_feeds
+from ..feeds.random import draw_feeds
 from ..inspector import (
     EngineLayer,
-    diff_engines,
-    fused_outputs,
+    compare_engines,
+    find_real_precision,
+    find_suspects,
     read_inspector,
     read_tactics,
-    real_precision,
-    suspects,
+    split_fused_outputs,
 )
 from ..numbers import describe
 from ..numbers.arrays import as_array
-from ..onnx.description import PARTS, described
+from ..onnx.description import PARTS, describe_file
 from ..protocols import Describer, Feeds, Survey
 from ..reasons import Text, same
 from ..records import InputMeta, ModelFiles, SessionSpec
-from ..report.words import explained, many
-from ..run.child import Said, called
-from ..safety.untrusted import visible
-from .description import lines_of
-from .parser import flag, language_of, parse, verb_parser
+from ..report.words import explain_reason, format_count
+from ..run.child import Said, call_in_child
+from ..safety.untrusted import make_visible
+from .description import describe_parts
+from .parser import choose_language, make_flag, make_verb_parser, parse
 
-__all__ = ["run", "surveyed"]
+__all__ = ["run", "survey_in_child"]
 
 SUMMARY = "show what a model, an engine, or TensorRT's engine-inspector files contain (layers, real precision, tactics)"
 SUMMARY_ZH = "说明模型、引擎或 TensorRT engine inspector 文件的内容（层、真实精度、tactic）"
@@ -66,67 +66,69 @@ rtx 模式还会列出各算子以何种类型计算，并为每种芯片构建�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
-    args = parse(verb_parser("inspect", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    args.lang = language_of(args.lang)
+    args = parse(make_verb_parser("inspect", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args.lang = choose_language(args.lang)
     if args.files[0] == "data" and len(args.files) > 1:
         for name in args.files[1:]:
-            _print(_data(name), args.lang)
+            _print(_describe_data(name), args.lang)
         return 0
     if args.files[0] == "tactics" and len(args.files) > 1:
-        return _tactics(args.files[1:], args.diff, args.lang)
+        return _print_tactics(args.files[1:], args.diff, args.lang)
     if args.files[0] == "capability" and len(args.files) > 1:
-        return _capability(args.files[1:], args.run_mode, args.lang)
+        return _print_capability(args.files[1:], args.run_mode, args.lang)
     if args.run_mode:
         raise UsageError("only applies to inspect capability", where="--run_mode", hint="leave it out")
     files = args.files[1:] if args.files[0] == "model" and len(args.files) > 1 else args.files
     models = [name for name in files if _is_model(name)]
     if models or files is not args.files:
-        return _models(files, args)
+        return _print_models(files, args)
     if args.show:
         raise UsageError("only applies to models and engines", where="--show", hint="leave it out")
     layers = read_inspector(*args.files)
     if args.diff:
-        difference = diff_engines(layers, read_inspector(*args.diff))
-        sys.stdout.write(visible(difference.summary, keep="\n") + "\n")
+        difference = compare_engines(layers, read_inspector(*args.diff))
+        sys.stdout.write(make_visible(difference.summary, keep="\n") + "\n")
         return 0 if difference.fusion_kept else 1
     if args.fused_outputs:
-        sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
+        sys.stdout.writelines(f"{make_visible(name)}\n" for name in split_fused_outputs(layers)[0])
         return 0
-    _print(_lines(layers), args.lang)
+    _print(_format_layers(layers), args.lang)
     return 0
 
 
 def _print(lines: Iterable[Text], language: str) -> None:
-    sys.stdout.writelines(f"{visible(line.of(language))}\n" for line in lines)
+    sys.stdout.writelines(f"{make_visible(line.of(language))}\n" for line in lines)
 
 
 _FLAGS = (
-    flag("files", "engine_info_*.json and the like", "engine_info_*.json 等文件", metavar="FILES", nargs="+"),
-    flag("--fused_outputs", "only the fused layers' output names, one per line", "只列出融合层的输出名，每行一个",
+    make_flag("files", "engine_info_*.json and the like", "engine_info_*.json 等文件", metavar="FILES", nargs="+"),
+    make_flag("--fused_outputs", "only the fused layers' output names, one per line", "只列出融合层的输出名，每行一个",
          action="store_true"),
-    flag("--diff", "another engine: was the fusion kept?", "另一个引擎：融合是否保持？", metavar="FILES", nargs="+",
+    make_flag("--diff", "another engine: was the fusion kept?", "另一个引擎：融合是否保持？", metavar="FILES",
+    nargs="+",
          default=[]),
-    flag("--show", "details of a model or an engine", "逐一列出模型或引擎的这些内容", nargs="+", choices=PARTS,
+    make_flag("--show", "details of a model or an engine", "逐一列出模型或引擎的这些内容", nargs="+", choices=PARTS,
          default=[]),
-    flag("--run_mode", "of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等",
+    make_flag("--run_mode", "of inspect capability: trt_fp16, ov_fp32, …",
+    "用于 inspect capability：trt_fp16、ov_fp32 等",
          metavar="MODE"),
 )  # fmt: skip
 
 
-def _tactics(files: Sequence[str], bad: Sequence[str], language: str) -> int:
+def _print_tactics(files: Sequence[str], bad: Sequence[str], language: str) -> int:
     """Print every layer's tactic, or the layers that only bad builds gave a tactic to; return 1 where there are any."""
     found = [builds for name in files for builds in read_tactics(name).items()]
     lines: list[Text] = []
     if not bad:
         for name, layers in found:
-            lines.append(Text(f"{name}: {many(len(layers), 'layer')}", f"{name}：{len(layers)} 层"))
+            lines.append(Text(f"{name}: {format_count(len(layers), 'layer')}", f"{name}：{len(layers)} 层"))
             lines += [same(f"  {layer}: {tactic}") for layer, tactic in layers.items()]
         _print(lines, language)
         return 0
     others = [layers for name in bad for layers in read_tactics(name).values()]
-    suspected = suspects([layers for _, layers in found], others)
+    suspected = find_suspects([layers for _, layers in found], others)
     lines.append(Text(
-        f"{len(found)} good and {len(others)} bad builds: {many(len(suspected), 'layer')} took a tactic in bad"
+        f"{len(found)} good and {len(others)} bad builds: {format_count(len(suspected), 'layer')} took a tactic in bad"
         " ones alone",
         f"{len(found)} 次正常构建，{len(others)} 次有问题的构建：{len(suspected)} 层采用了仅有问题构建才有的 tactic",
     ))  # fmt: skip
@@ -138,13 +140,13 @@ def _tactics(files: Sequence[str], bad: Sequence[str], language: str) -> int:
     return 1 if suspected else 0
 
 
-def _capability(files: Sequence[str], mode: str, language: str) -> int:
+def _print_capability(files: Sequence[str], mode: str, language: str) -> int:
     """Print what an engine takes of each model, and what it does not; return 1 where it refuses something."""
     status = 0
     for name in files:
         # an engine is asked where a crash of it, or a signal, costs nothing and leaves nothing
         asked = {"model": name, "mode": mode}
-        survey = decode(Survey, called("precision_debug.cli.inspect:surveyed", asked, where=name))
+        survey = decode(Survey, call_in_child("precision_debug.cli.inspect:survey_in_child", asked, where=name))
         taken, all_ = ", ".join(f"{n} {kind}" for kind, n in survey.taken.items()), sum(survey.taken.values())
         lines = [
             Text(f"{name}, {survey.engine}: takes {all_} operators: {taken or 'none'}",
@@ -155,12 +157,12 @@ def _capability(files: Sequence[str], mode: str, language: str) -> int:
             why = " ".join(one.why.split())
             en, zh = (f": {why}", f"：{why}") if why else ("", "")
             lines.append(Text(f"  {one.op_type} {one.name}{en}", f"  {one.op_type} {one.name}{zh}"))
-        _print([*lines, *map(explained, (*survey.precisions, *survey.builds))], language)
+        _print([*lines, *map(explain_reason, (*survey.precisions, *survey.builds))], language)
         status = max(status, bool(survey.refused) or survey.failed)
     return status
 
 
-def surveyed(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
+def survey_in_child(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
     """In a child process: what an engine says of a model, as plain values."""
     name, mode = job["model"], job["mode"]
     model = ModelFiles(model_file=name)
@@ -181,19 +183,19 @@ def surveyed(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
         raise UsageError(
             "this engine does not support capability checks", where=f"--run_mode {mode}", hint="run the model instead"
         )
-    return encode(surveyor.survey(asked, _default_feeds(asked)))
+    return encode(surveyor.survey(asked, _make_default_feeds(asked)))
 
 
-def _default_feeds(spec: SessionSpec) -> Feeds:
+def _make_default_feeds(spec: SessionSpec) -> Feeds:
     """Return what the model is fed where nothing is given; {} where that cannot be told."""
     try:
         inputs = registry.find(spec.model, spec.mode)[0].inputs(spec)
-        return random_feeds(inputs, {}, {}, 0)[0]
+        return draw_feeds(inputs, {}, {}, 0)[0]
     except PrecisionDebugError:
         return {}
 
 
-def _data(name: str) -> Iterator[Text]:
+def _describe_data(name: str) -> Iterator[Text]:
     """One line an array. Raises InputError."""
     from ..feeds.load import load_sets
     from ..feeds.npz import load_npz
@@ -203,16 +205,16 @@ def _data(name: str) -> Iterator[Text]:
         for runner, iterations in read_results(Path(name)).items():
             for number, iteration in enumerate(iterations):
                 yield Text(f"{runner}, iteration {number}:", f"{runner}，第 {number} 次迭代：")
-                yield from map(_array, iteration.outputs.items())
+                yield from map(_describe_array, iteration.outputs.items())
         return
     only = [InputMeta(name="(only input)", dtype="", shape=None)]
     sets = load_npz(Path(name)) if name.lower().endswith(".npz") else load_sets(name, only)
     for number, one in enumerate(sets):
         yield Text(f"sample {number}:", f"样本 {number}：")
-        yield from map(_array, one.items())
+        yield from map(_describe_array, one.items())
 
 
-def _array(item: tuple[str, Any]) -> Text:
+def _describe_array(item: tuple[str, Any]) -> Text:
     name, value = item
     if value is None or isinstance(value, (list, tuple, dict)):
         return same(f"  {name}  {type(value).__name__}")
@@ -227,17 +229,19 @@ def _array(item: tuple[str, Any]) -> Text:
     return Text(en, zh)
 
 
-def _models(files: Sequence[str], args: argparse.Namespace) -> int:
+def _print_models(files: Sequence[str], args: argparse.Namespace) -> int:
     for name in files:
-        if not _is_model(name) and _describer(name) is None:
-            known = " ".join(sorted({".onnx", *(end for one in _describers() for end in one.described)}))
+        if not _is_model(name) and _find_describer(name) is None:
+            known = " ".join(sorted({".onnx", *(end for one in _list_describers() for end in one.described)}))
             raise UsageError("is not a model or engine that can be read", where=name, hint=f"known: {known}")
     if args.diff or args.fused_outputs:
         raise UsageError("--diff and --fused_outputs read engine-inspector files", hint="leave them out")
     for name in files:
-        describer = _describer(name)
+        describer = _find_describer(name)
         lines = (
-            described(name, args.show) if describer is None else lines_of(name, describer.describe(name), args.show)
+            describe_file(name, args.show)
+            if describer is None
+            else describe_parts(name, describer.describe(name), args.show)
         )
         _print(lines, args.lang)
     return 0
@@ -245,21 +249,21 @@ def _models(files: Sequence[str], args: argparse.Namespace) -> int:
 
 def _is_model(name: str) -> bool:
     """By its ending; what may be an inspector's file too (.json) is a model where the user says so."""
-    return name.lower().endswith(".onnx") or (_describer(name) is not None and not name.lower().endswith(".json"))
+    return name.lower().endswith(".onnx") or (_find_describer(name) is not None and not name.lower().endswith(".json"))
 
 
-def _describers() -> list[Describer]:
+def _list_describers() -> list[Describer]:
     found = (backend.capabilities.describer for backend in registry.backends())
     return [one for one in found if one is not None]
 
 
-def _describer(name: str) -> Describer | None:
+def _find_describer(name: str) -> Describer | None:
     ending = Path(name).suffix.lower()
-    return next((one for one in _describers() if ending in one.described), None)
+    return next((one for one in _list_describers() if ending in one.described), None)
 
 
-def _lines(layers: Sequence[EngineLayer]) -> Iterator[Text]:
-    precisions = [real_precision(layer) for layer in layers]
+def _format_layers(layers: Sequence[EngineLayer]) -> Iterator[Text]:
+    precisions = [find_real_precision(layer) for layer in layers]
     counts = Counter(precision for precision, _ in precisions)
     en, zh = (
         ", ".join(f"{n} {name or unknown}" for name, n in counts.most_common()) for unknown in ("unknown", "未知")

@@ -21,12 +21,12 @@ from typing import Any
 from .. import registry
 from ..errors import UsageError
 from ..reasons import say
-from ..safety.nearest import nearest
+from ..safety.nearest import find_nearest
 from ..safety.untrusted import refuse_special
 from ..settings import Setting
 from ..settings.options import CONFIG
 from . import completion
-from .parser import Parser, setting_of, underscored
+from .parser import Parser, find_setting, to_underscores
 
 __all__ = ["with_file"]
 
@@ -50,18 +50,22 @@ def with_file(parser: Parser, verb: str, typed: Sequence[str], *, without: Colle
     without: names that the verb has no use for; what a file says of them for all verbs is passed over. Raises
     UsageError, with the file and the key, for an unknown key or a value of another type.
     """
-    words = [underscored(word) for word in typed]
-    asked, rest = _asked(words, typed)
+    words = [to_underscores(word) for word in typed]
+    asked, rest = _split_config_option(words, typed)
     path = Path(asked or _FOUND)
-    if completion.wanted() or {"--help", "-h", "--version", "-V"} & set(words) or not (asked or path.is_file()):
+    if (
+        completion.is_completion_asked()
+        or {"--help", "-h", "--version", "-V"} & set(words)
+        or not (asked or path.is_file())
+    ):
         return rest
-    table = _table(path)
+    table = _read_table(path)
     file = _OfFile(parser, path, trusted=bool(asked))
-    common = {key: one for key, one in table.items() if not (isinstance(one, dict) and _plain(key) in _VERBS)}
+    common = {key: one for key, one in table.items() if not (isinstance(one, dict) and _plain_key(key) in _VERBS)}
     if path.name == _FOUND:
         common.pop(_OF_PYTEST, None)
     own = table.get(verb, {})
-    common = {key: one for key, one in common.items() if _plain(key) not in {*without, *map(_plain, own)}}
+    common = {key: one for key, one in common.items() if _plain_key(key) not in {*without, *map(_plain_key, own)}}
     found = {**dict(file.words(common)), **dict(file.words(own, f"{verb}."))}
     passed = _typed_names(words)
     used = {key: said for key, said in found.items() if key not in passed}
@@ -70,7 +74,7 @@ def with_file(parser: Parser, verb: str, typed: Sequence[str], *, without: Colle
     return [*(word for said in used.values() for word in said), *rest]
 
 
-def _asked(words: Sequence[str], typed: Sequence[str]) -> tuple[str, list[str]]:
+def _split_config_option(words: Sequence[str], typed: Sequence[str]) -> tuple[str, list[str]]:
     """Return what --config names, "" for nothing, and the typed words without it."""
     asked, rest, skip = "", [], False
     for place, word in enumerate(words):
@@ -89,7 +93,7 @@ def _asked(words: Sequence[str], typed: Sequence[str]) -> tuple[str, list[str]]:
     return asked, rest
 
 
-def _table(path: Path) -> Mapping[str, Any]:
+def _read_table(path: Path) -> Mapping[str, Any]:
     """Return the options that a file holds. Raises UsageError where it cannot be read."""
     refuse_special(path, UsageError)
     try:
@@ -114,7 +118,7 @@ def _table(path: Path) -> Mapping[str, Any]:
     return read
 
 
-def _plain(key: str) -> str:
+def _plain_key(key: str) -> str:
     return key.replace("-", "_")
 
 
@@ -147,11 +151,11 @@ class _OfFile:
     def words(self, table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, list[str]]]:
         """Yield each option by its name, as the words that would be typed. Raises UsageError."""
         for key, value in table.items():
-            name, where = _plain(key), f"{self._path} {within}{key}"
+            name, where = _plain_key(key), f"{self._path} {within}{key}"
             if name == "option":
                 if not isinstance(value, dict):
                     raise UsageError(say("option_file_table"), where=where)
-                for inner, one in _flat(value):
+                for inner, one in _flatten(value):
                     yield inner, self._setting_words(inner, one, f"{where}.{inner}")
                 continue
             action = self._actions.get(f"--{name}")
@@ -163,21 +167,21 @@ class _OfFile:
                 raise self._unknown(name, where)
 
     def _unknown(self, name: str, where: str) -> UsageError:
-        near = nearest(name, [one[2:] for one in self._actions if one.startswith("--")] + [*self._settings], 2)
+        near = find_nearest(name, [one[2:] for one in self._actions if one.startswith("--")] + [*self._settings], 2)
         hint = say("did_you_mean", names=[repr(one) for one in near]) if near else ""
         return UsageError(say("option_file_unknown"), where=where, hint=hint)
 
     def _flag_words(self, name: str, action: argparse.Action, value: Any, where: str) -> list[str]:
-        setting = setting_of(action) or (self._settings.get(name.removeprefix("baseline_")))
+        setting = find_setting(action) or (self._settings.get(name.removeprefix("baseline_")))
         if action.nargs == 0:
             if not isinstance(value, bool):
-                raise UsageError(say("no_of_kind", value=_shown(value)), where=where, hint=say("write_flag"))
+                raise UsageError(say("no_of_kind", value=_format_value(value)), where=where, hint=say("write_flag"))
             return [f"--{name}"] if value else []
         if setting is None:
             many = action.nargs in ("+", "*") and isinstance(value, list)
-            said = [_argument(action, one, where) for one in (value if many else [value])]
+            said = [_argument_text(action, one, where) for one in (value if many else [value])]
         else:
-            said = _texts(setting, value, where)
+            said = _option_words(setting, value, where)
         self._refuse_code(name, setting, said, where)
         if action.nargs is None and len(said) > 1 and not (setting and setting.repeated):
             said = [",".join(said)]
@@ -196,7 +200,7 @@ class _OfFile:
         elif isinstance(value, dict):
             said = [",".join(f"{one}={two}" for one, two in value.items())]
         else:
-            said = _texts(setting, value, where) if setting is not None else [_scalar(value, where)]
+            said = _option_words(setting, value, where) if setting is not None else [_scalar_text(value, where)]
         self._refuse_code(name, setting, [*said, *(["/"] if _has_folder(said) else [])], where)
         return [f"--option={key}={said[0]}"]
 
@@ -213,7 +217,7 @@ def _has_folder(said: Sequence[str]) -> bool:
     return any(os.sep in one or "\\" in one for one in said)
 
 
-def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Settings with the side that stands before them: {"target": {"k": 1}} and {"target.k": 1} are the same."""
     for key, value in table.items():
         if key in ("baseline", "target") and isinstance(value, dict):
@@ -222,24 +226,24 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return repr(value) if not isinstance(value, bool) else str(value).lower()
 
 
-def _scalar(value: Any, where: str) -> str:
+def _scalar_text(value: Any, where: str) -> str:
     if isinstance(value, (str, int, float)):
-        return _shown(value) if isinstance(value, bool) else str(value)
-    raise UsageError(say("no_of_kind", value=_shown(value)), where=where, hint=say("write_text"))
+        return _format_value(value) if isinstance(value, bool) else str(value)
+    raise UsageError(say("no_of_kind", value=_format_value(value)), where=where, hint=say("write_text"))
 
 
-def _argument(action: argparse.Action, value: Any, where: str) -> str:
+def _argument_text(action: argparse.Action, value: Any, where: str) -> str:
     """Of a verb's own flag, whose type is argparse's."""
     kinds = {int: (int,), float: (int, float)}.get(action.type, (str, int, float))  # type: ignore[call-overload]
     form = {int: say("write_whole"), float: say("write_number")}.get(action.type, say("write_text"))  # type: ignore[call-overload]
     if action.choices:
         form = say("write_one_of", known=", ".join(action.choices))
     if isinstance(value, bool) or not isinstance(value, kinds) or value not in (action.choices or (value,)):
-        raise UsageError(say("no_of_kind", value=_shown(value)), where=where, hint=form)
+        raise UsageError(say("no_of_kind", value=_format_value(value)), where=where, hint=form)
     return str(value)
 
 
@@ -249,18 +253,18 @@ _STRICT: Mapping[str, tuple[type, ...]] = {
 """What TOML gives for a setting's kind; a string is no number."""
 
 
-def _texts(setting: Setting, value: Any, where: str) -> list[str]:
+def _option_words(setting: Setting, value: Any, where: str) -> list[str]:
     """Return a value of TOML as the words of its option. Raises UsageError where it is of another type."""
     kinds = _STRICT.get(setting.kind)
-    wrong = UsageError(say("no_of_kind", value=_shown(value)), where=where, hint=setting.form)
+    wrong = UsageError(say("no_of_kind", value=_format_value(value)), where=where, hint=setting.form)
     if setting.choices and isinstance(value, bool) and {"on", "off"} <= set(setting.choices):
         value = "on" if value else "off"
     elif setting.reader is None and not setting.choices and kinds is not None and not _is_a(value, kinds):
         raise wrong
     if isinstance(value, dict):
-        said = [_pair(setting, key, one) for key, one in value.items()]
+        said = [_key_value_text(setting, key, one) for key, one in value.items()]
     elif isinstance(value, list):
-        said = [_scalar(one, where) for one in value]
+        said = [_scalar_text(one, where) for one in value]
     elif isinstance(value, bool):
         said = [str(int(value))]
     elif isinstance(value, (str, int, float)):
@@ -279,7 +283,7 @@ def _is_a(value: Any, kinds: tuple[type, ...]) -> bool:
     return bool in kinds if isinstance(value, bool) else isinstance(value, kinds)
 
 
-def _pair(setting: Setting, key: str, value: Any) -> str:
+def _key_value_text(setting: Setting, key: str, value: Any) -> str:
     if setting.kind == "shapes" and isinstance(value, list):
         return f"{key}:[{','.join(map(str, value))}]"
     if setting.kind == "ranges" and isinstance(value, list):

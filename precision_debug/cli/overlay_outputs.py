@@ -28,7 +28,7 @@ def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
         if output == f"{STEP}:":
             from ..report.formats import md
 
-            summary = md.place()
+            summary = md.step_summary_file()
             if summary is None:
                 hint = "it is for a step of GitHub Actions"
                 raise UsageError(f"{md.VARIABLE} is not set", where=f"--output {STEP}:", hint=hint)

@@ -11,7 +11,7 @@ from ..report.layout import COLUMNS
 from ..settings import Setting
 from ..settings.options import GROUPS, OPTIONS
 
-__all__ = ["cells", "columns_page", "options_by_group", "reasons_page", "settings_page"]
+__all__ = ["columns_page", "describe_setting", "options_by_group", "reasons_page", "settings_page"]
 
 
 # Every column of the table, as people read it: the page columns.md of the site.
@@ -37,10 +37,10 @@ the column's in `to_pandas()`. Some runs add columns of their own: a backend's, 
 def columns_page() -> str:
     """Return the page as Markdown in English and Chinese."""
     lines = ((c.title, c.title_zh, f"`{c.key}`", c.help, c.help_zh) for c in COLUMNS)
-    return _COLUMNS_TOP + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+    return _COLUMNS_TOP + "".join(f"| {' | '.join(map(_escape_cell, line))} |\n" for line in lines)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -72,12 +72,15 @@ def _reason_lines(catalogues: Mapping[str, Mapping[str, Wording]]) -> Iterator[s
         yield "| Code | English | 中文 | what to do | 怎么办 |"
         yield "|---|---|---|---|---|"
         for code, wording in wordings.items():
-            cells = (f"`{code}`", *map(_plain, (wording.en, wording.zh, wording.do, WHAT_TO_DO.get(wording.do, ""))))
+            cells = (
+                f"`{code}`",
+                *map(_escape_markdown, (wording.en, wording.zh, wording.do, WHAT_TO_DO.get(wording.do, ""))),
+            )
             yield f"| {' | '.join(cells)} |"
         yield ""
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Return a cell, which Markdown shows as it is."""
     for special in "\\`*_<>|":
         text = text.replace(special, f"\\{special}")
@@ -118,13 +121,13 @@ it, the column *modes* which run modes do; empty: both, and all of the backend's
 """
 
 
-def cells(one: Setting) -> tuple[str, str, str, str]:
+def describe_setting(one: Setting) -> tuple[str, str, str, str]:
     """Return a setting's type (with its range), default, side and modes, in words."""
     what = " ".join(one.choices) if one.choices else _KINDS.get(one.kind, one.kind)
     if one.span:
         what = f"{what} {one.span}"
     side = "" if len(one.sides) > 1 else one.sides[0]
-    return what, _default(one.default), side, " ".join(one.modes)
+    return what, _format_default(one.default), side, " ".join(one.modes)
 
 
 def settings_page(tables: Mapping[str, Sequence[Setting]]) -> str:
@@ -145,15 +148,15 @@ def _option_lines() -> Iterator[str]:
         yield "| Option | type | default | Python | meaning | 含义 |"
         yield "|---|---|---|---|---|---|"
         for one in table:
-            what, default, _, _ = cells(one)
+            what, default, _, _ = describe_setting(one)
             keyword = f"`{one.name}`" if one.field and not one.field.startswith("model.") else ""
             keyword = "" if "script" in one.not_with else keyword
             row = (f"`{one.option}`", what, f"`{default}`" if default else "", keyword, one.help, one.zh)
-            yield _row(row)
+            yield _format_row(row)
         yield ""
 
 
-def _row(cells: Sequence[str]) -> str:
+def _format_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -163,17 +166,17 @@ def _setting_lines(tables: Mapping[str, Sequence[Setting]]) -> Iterator[str]:
         yield "| Setting | type | default | side | modes | meaning | 含义 |"
         yield "|---|---|---|---|---|---|---|"
         for one in table:
-            what, default, side, modes = cells(one)
+            what, default, side, modes = describe_setting(one)
             side = f"`--baseline_{one.name}`: of the baseline alone" if one.by_side else side
             name = f"`--{one.name}`" if one.flag else f"`{one.name}`"
             default = f"`{default}`" if default else ""
             modes = " ".join(f"`{mode}`" for mode in modes.split())
             row = (name, what, default, side, modes, one.help, one.zh)
-            yield _row(row)
+            yield _format_row(row)
         yield ""
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if value is None or value in ("", (), {}):
         return ""
     if isinstance(value, bool):

@@ -14,16 +14,32 @@ from typing import Any, NoReturn
 
 from ..errors import PrecisionDebugError, UsageError
 from ..reasons import Text, say
-from ..report.words import wrapped
-from ..safety.nearest import nearest
+from ..report.words import wrap_text
+from ..safety.nearest import find_nearest
 from ..settings import Setting
 from ..settings.options import GROUPS, LANG, LANGUAGES
 from . import completion, polygraphy
 
 __all__ = [
-    "LANGUAGES", "MODEL_FLAGS", "Flag", "Help", "Parser", "add_flags", "add_language", "add_options", "error_line",
-    "flag", "formatter", "given_of", "language_of", "parse", "program", "requested_language", "setting_of",
-    "underscored", "verb_parser",
+    "LANGUAGES",
+    "MODEL_FLAGS",
+    "Flag",
+    "Help",
+    "Parser",
+    "add_flags",
+    "add_language",
+    "add_options",
+    "choose_language",
+    "find_requested_language",
+    "find_setting",
+    "format_error_line",
+    "given_options",
+    "make_flag",
+    "make_formatter",
+    "make_verb_parser",
+    "parse",
+    "program_name",
+    "to_underscores",
 ]  # fmt: skip
 
 
@@ -46,14 +62,14 @@ def add_language(group: argparse._ActionsContainer) -> None:
     group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Help(LANG.help, LANG.zh))
 
 
-def requested_language(arguments: Sequence[str]) -> str:
+def find_requested_language(arguments: Sequence[str]) -> str:
     """Return what --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
     typed = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
     typed += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
     return next((value for value in typed if value in LANGUAGES), "")
 
 
-def language_of(asked: str = "") -> str:
+def choose_language(asked: str = "") -> str:
     """Return what was asked for, else that of the locale: LC_ALL, LC_MESSAGES or LANG, the first that is set."""
     if asked:
         return asked
@@ -61,14 +77,14 @@ def language_of(asked: str = "") -> str:
     return "zh" if locale.lower().startswith("zh") else "en"
 
 
-def error_line(error: PrecisionDebugError, asked: str = "") -> str:
+def format_error_line(error: PrecisionDebugError, asked: str = "") -> str:
     """Return an error's one line in the language that is asked for, as far as its parts are known in it."""
-    if language_of(asked) != "zh":
+    if choose_language(asked) != "zh":
         return str(error)
-    from ..report.doubts import sentence_of
-    from ..report.words import word
+    from ..report.doubts import error_sentence
+    from ..report.words import reason_text
 
-    return word(sentence_of(error), "zh")
+    return reason_text(error_sentence(error), "zh")
 
 
 # Argument parsing that every verb shares.
@@ -105,7 +121,7 @@ _BELOW_ZERO = re.compile(r"-\.?\d")
 """What begins so is a value, never an option: a number below zero, or a range from one."""
 
 
-def _plain_dashes(word: str) -> str:
+def _normalise_dashes(word: str) -> str:
     """Return an option as it is typed, where an editor or a page made other dashes of its own, or one is missing."""
     dashes = re.match("[-\u2010-\u2015\u2212]+", word)
     rest = word[len(dashes[0]):] if dashes else word
@@ -133,11 +149,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = re.sub("^argument -[a-z]/--", "argument --", message)
-        foreign = polygraphy.answer(self.words) if message.startswith("unrecognized arguments: ") else None
+        foreign = (
+            polygraphy.answer_polygraphy_words(self.words) if message.startswith("unrecognized arguments: ") else None
+        )
         if foreign is not None:
             raise UsageError(foreign)
         hint = self._meant(message) or self._joined(message) or say("see_help", program=self.prog)
-        raise UsageError(_reworded(message), hint=hint)
+        raise UsageError(_reword_argparse_message(message), hint=hint)
 
     def _joined(self, message: str) -> str:
         """Return how to write a value that begins with a minus, where that is why one is missing; "" where it is
@@ -151,13 +169,13 @@ class Parser(argparse.ArgumentParser):
     def _meant(self, message: str) -> str:
         """Return the options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
         found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
-        words = [_plain_dashes(word.partition("=")[0]) for word in (found[1].split() if found else ())]
+        words = [_normalise_dashes(word.partition("=")[0]) for word in (found[1].split() if found else ())]
         unknown = [word for word in words if re.match("--?[a-z]", word)]
         known = list(self._option_string_actions)
         near: dict[str, None] = {}
         for word in unknown:
             other = [one for one in (word, *_SYNONYMS.get(word, ())) if one in known]
-            near |= dict.fromkeys(other or nearest(word, known, 2))
+            near |= dict.fromkeys(other or find_nearest(word, known, 2))
         model = "" if unknown or not found or "--model_file" not in known else found[1]
         if re.fullmatch(r"\S+\.\w+", model):
             return say("write_model_file_alone", name=shlex.quote(model))
@@ -167,11 +185,14 @@ class Parser(argparse.ArgumentParser):
         """Return the help in the language that was asked for, as ``parse`` found it."""
         if self.language != "zh":
             return super().format_help()
-        self.description, self.epilog = _in_chinese(self.description), _in_chinese(self.epilog)
+        self.description, self.epilog = _translate_to_chinese(self.description), _translate_to_chinese(self.epilog)
         for group in self._action_groups:
-            group.title, group.description = _in_chinese(group.title), _in_chinese(group.description)
+            group.title, group.description = (
+                _translate_to_chinese(group.title),
+                _translate_to_chinese(group.description),
+            )
         for action in self._actions:
-            action.help = _in_chinese(action.help)
+            action.help = _translate_to_chinese(action.help)
         self.formatter_class = lambda prog: _ChineseFormatter(prog, max_help_position=34)
         return super().format_help().replace("usage: ", "用法：", 1)
 
@@ -184,10 +205,10 @@ class _ChineseFormatter(argparse.RawDescriptionHelpFormatter):
     """Breaks lines between Chinese characters, which take two places each."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return wrapped(" ".join(text.split()), width)
+        return wrap_text(" ".join(text.split()), width)
 
 
-def _in_chinese(text: str | None) -> str | None:
+def _translate_to_chinese(text: str | None) -> str | None:
     return text.text.zh if isinstance(text, Help) else _ARGPARSE.get(text or "", text)
 
 
@@ -205,7 +226,7 @@ class _Reads(argparse.Action):
         setattr(namespace, self.dest, self._setting.read(values))
 
 
-def setting_of(action: argparse.Action) -> Setting | None:
+def find_setting(action: argparse.Action) -> Setting | None:
     """Return the setting that an option reads, where it is one of a comparison."""
     return action._setting if isinstance(action, _Reads) else None
 
@@ -219,30 +240,32 @@ class Flag:
     form: Mapping[str, Any]
 
 
-def flag(names: str, en: str, zh: str, **form: Any) -> Flag:
+def make_flag(names: str, en: str, zh: str, **form: Any) -> Flag:
     """Make a flag of a verb. names: one or several, as they are typed. What takes a text and is not given is ""."""
     usual = {} if form.keys() & {"action", "default", "required"} else {"default": ""}
     return Flag(names=tuple(names.split()), help=Help(en, zh), form=usual | form)
 
 
 MODEL_FLAGS = (
-    flag("model", "the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等", metavar="M", nargs="?"),
-    flag("--model_file", "the same", "同上", metavar="M"),
-    flag("--params_file", "its parameters, if they are a separate file", "参数文件（若单独存放）", metavar="P"),
-    flag("--model_dir", "the model's folder", "模型所在的目录", metavar="D"),
+    make_flag(
+        "model", "the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等", metavar="M", nargs="?"
+    ),
+    make_flag("--model_file", "the same", "同上", metavar="M"),
+    make_flag("--params_file", "its parameters, if they are a separate file", "参数文件（若单独存放）", metavar="P"),
+    make_flag("--model_dir", "the model's folder", "模型所在的目录", metavar="D"),
 )
-"""Of a verb that reads a model and runs nothing; ``reading.model_of`` reads them."""
+"""Of a verb that reads a model and runs nothing; ``reading.read_model_options`` reads them."""
 
 
 def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
     """Add flags to a group of an argument parser."""
     for one in flags:
-        group.add_argument(*_spellings(one.names), help=one.help, **one.form)
+        group.add_argument(*_spell_flag(one.names), help=one.help, **one.form)
 
 
-def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> Parser:
+def make_verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> Parser:
     """Return what a verb takes that stands on its own. text, zh: what it does, in English and in Chinese."""
-    parser = Parser(prog=program(verb), formatter_class=formatter, description=Help(text or "", zh))
+    parser = Parser(prog=program_name(verb), formatter_class=make_formatter, description=Help(text or "", zh))
     add_flags(parser, flags)
     add_language(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
@@ -263,7 +286,7 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
         default = None if one.field else one.default
         form: dict[str, Any] = {"dest": one.spelled or one.name, "default": default, "help": help_text}
         if one.kind == "flag" and not one.nargs:
-            groups[en].add_argument(*_spellings((one.option,)), action="store_const", const=True, **form)
+            groups[en].add_argument(*_spell_flag((one.option,)), action="store_const", const=True, **form)
             continue
         if one.choices:
             form["choices"] = one.choices
@@ -272,10 +295,10 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
             form["metavar"] = tuple(words) if len(words) > 1 else one.metavar
         if one.nargs:
             form["nargs"] = int(one.nargs) if one.nargs.isdigit() else one.nargs
-        groups[en].add_argument(*_spellings((one.option,)), action=_Reads, setting=one, const=one.const, **form)
+        groups[en].add_argument(*_spell_flag((one.option,)), action=_Reads, setting=one, const=one.const, **form)
 
 
-def _spellings(names: tuple[str, ...]) -> tuple[str, ...]:
+def _spell_flag(names: tuple[str, ...]) -> tuple[str, ...]:
     """With the letter that people expect of it."""
     return (*(_LETTERS[name] for name in names if name in _LETTERS), *names)
 
@@ -283,13 +306,13 @@ def _spellings(names: tuple[str, ...]) -> tuple[str, ...]:
 _LETTERS = {"--output": "-o", "--quiet": "-q", "--verbose": "-v"}
 
 
-def given_of(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
+def given_options(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
     """Return the values of the options that were given, by name."""
     found = {one.name: getattr(args, one.spelled or one.name) for one in table}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _reworded(message: str) -> str:
+def _reword_argparse_message(message: str) -> str:
     """Return argparse's most frequent messages as reasons, which have Chinese; the rest as it is."""
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return say("unknown_options", names=found[1])
@@ -308,17 +331,17 @@ def _reworded(message: str) -> str:
 
 def parse(parser: Parser, arguments: Sequence[str], *, verbs: Iterable[str] = ()) -> argparse.Namespace:
     """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
-    if completion.wanted():
-        completion.complete(parser, verbs=verbs if parser.prog == program() else ())
-    parser.language = language_of(requested_language(arguments))
-    parser.words = [underscored(text) for text in arguments]
+    if completion.is_completion_asked():
+        completion.complete(parser, verbs=verbs if parser.prog == program_name() else ())
+    parser.language = choose_language(find_requested_language(arguments))
+    parser.words = [to_underscores(text) for text in arguments]
     for text in arguments:
         if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
             raise UsageError("expects a value, got '--'", where=text.removesuffix("=--"))
     return parser.parse_args(parser.words)
 
 
-def underscored(text: str) -> str:
+def to_underscores(text: str) -> str:
     """Return a word with the underscores of an option's name that may be typed with dashes."""
     name, equals, value = text.partition("=")
     if re.fullmatch(r"--[a-z][a-z0-9_-]*", name):
@@ -326,12 +349,12 @@ def underscored(text: str) -> str:
     return text
 
 
-def formatter(prog: str) -> argparse.HelpFormatter:
+def make_formatter(prog: str) -> argparse.HelpFormatter:
     """Return a formatter that makes help as wide as the terminal, defaults kept in the text."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=34)
 
 
-def program(verb: str = "") -> str:
+def program_name(verb: str = "") -> str:
     """Return how this program was called."""
     name = "python -m precision_debug" if sys.argv[0].endswith("__main__.py") else "precision_debug"
     return f"{name} {verb}".strip()

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from ..reasons import Reason, say
 
-__all__ = ["OPTIONS", "VERBS", "answer", "translated"]
+__all__ = ["OPTIONS", "VERBS", "answer_polygraphy_words", "translate_command"]
 
 VERBS = ("run", "convert", "debug", "surgeon", "template", "plugin", "polygraphy")
 """Polygraphy's verbs that are none of ours. Of ours, ``check lint`` is a word of Polygraphy's too."""
@@ -59,27 +59,27 @@ class _Typed:
         return next(iter(self.options.get(name, ())), "")
 
 
-def answer(words: Sequence[str]) -> Reason | None:
+def answer_polygraphy_words(words: Sequence[str]) -> Reason | None:
     """Return a line with the command that does what ``words`` ask Polygraphy for; None where they are not its own."""
     typed = [word for word in words if word != "polygraphy"]
     verb = next(iter(typed), "")
-    ours = any(_plain(word) == "--run_mode" for word in typed)  # with a word or two of Polygraphy's
-    known = any(_plain(word) in OPTIONS for word in typed) and not ours
+    ours = any(_strip_dashes(word) == "--run_mode" for word in typed)  # with a word or two of Polygraphy's
+    known = any(_strip_dashes(word) in OPTIONS for word in typed) and not ours
     if not known and verb not in VERBS and typed[:2] != ["check", "lint"]:
         return None
-    command, odd = translated(typed)
+    command, odd = translate_command(typed)
     if not command:
         return say("polygraphy_elsewhere", verb=" ".join(typed[:2]))
     return say("polygraphy_without", command=command, odd=odd) if odd else say("polygraphy_here", command=command)
 
 
-def translated(words: Sequence[str]) -> tuple[str, list[str]]:
+def translate_command(words: Sequence[str]) -> tuple[str, list[str]]:
     """Translate a Polygraphy command into one of this tool.
 
     words: the command without the word "polygraphy". Returns our command, and the options that have no counterpart
     here; "" for what this tool does not do."""
     typed = _read(words)
-    ours = _verb(typed)
+    ours = _translate_verb(typed)
     if ours is None:
         return "", []
     parts = ["precision_debug", *ours]
@@ -103,7 +103,7 @@ def _read(words: Iterable[str]) -> _Typed:
     for word in words:
         name, equals, value = word.partition("=")
         if word.startswith("--"):
-            option = _plain(name)
+            option = _strip_dashes(name)
             if option in _RUNNERS:
                 typed.runners.append(option)
             else:
@@ -130,12 +130,12 @@ _BARE = frozenset({"--validate", "--fail_fast", "--show_heatmaps", "--show_error
 """Options that take no value, so that a word behind them is the model."""
 
 
-def _plain(word: str) -> str:
+def _strip_dashes(word: str) -> str:
     name = word.partition("=")[0]
     return "--" + name[2:].replace("-", "_") if name.startswith("--") else name
 
 
-def _verb(typed: _Typed) -> list[str] | None:
+def _translate_verb(typed: _Typed) -> list[str] | None:
     """Our verb, the model and the run modes; None where there is none."""
     model = ["--model_file", typed.model or "M"]
     mode = ["--run_mode", f"trt_{typed.precision}"]

@@ -12,11 +12,11 @@ from typing import Any
 
 from ..events import EngineProgress, Plan, RowDone, Saved, Stage, read
 from ..reasons import Text
-from ..report.words import count, duration, word
-from ..safety.untrusted import visible
-from .parser import language_of
+from ..report.words import count, format_duration, reason_text
+from ..safety.untrusted import make_visible
+from .parser import choose_language
 
-__all__ = ["EVERY", "VARIABLE", "Progress", "bar"]
+__all__ = ["EVERY", "VARIABLE", "Progress", "show_progress"]
 
 VARIABLE = "PRECISION_DEBUG_PROGRESS"
 """Set to "off", nothing is said of a run that goes on where there is no terminal: for whoever reads standard error."""
@@ -53,12 +53,12 @@ class Progress:
             return
         match read(event):
             case Stage(text=text):
-                self.stage, self.heard = visible(word(text, self._language)), ""
+                self.stage, self.heard = make_visible(reason_text(text, self._language)), ""
                 self._stage_begun = self._clock()
                 if text.code in _AFTER_THE_ROWS:
                     self.done, self.total, self._first = 0, 0, None
             case EngineProgress(text=text):
-                self.heard = visible(word(text, self._language))
+                self.heard = make_visible(reason_text(text, self._language))
             case Plan(baseline=baseline, target=target):
                 self.total, self.done, self._first = baseline + target, 0, None
 
@@ -77,38 +77,38 @@ class Progress:
         if self.total:
             some, all_ = count(min(self.done, self.total)), count(self.total)
             parts.append(Text(f"{some} of {all_} tensors", f"{some} / {all_} 个张量"))
-        passed = duration(self._clock() - self.begun)
+        passed = format_duration(self._clock() - self.begun)
         parts.append(Text(passed, f"已用 {passed}"))
-        here = duration(self._clock() - self._stage_begun)
+        here = format_duration(self._clock() - self._stage_begun)
         if here != passed and self._clock() - self._stage_begun >= 1:  # a step that begins has taken nothing yet
             parts.append(Text(f"{here} of it in this step", f"本步骤 {here}"))
         if (left := self.left) is not None:
-            parts.append(Text(f"about {duration(left)} left", f"约剩 {duration(left)}"))
+            parts.append(Text(f"about {format_duration(left)} left", f"约剩 {format_duration(left)}"))
         separator = "，" if self._language == "zh" else ", "
         return separator.join(part.of(self._language) for part in parts)
 
 
 @contextlib.contextmanager
-def bar(
+def show_progress(
     *, quiet: bool = False, language: str = "", every: float = EVERY
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Yield what to call with each event of the journal. every: see ``EVERY``."""
     if quiet:
         yield lambda _event: None
         return
-    language = language_of(language)
+    language = choose_language(language)
     if sys.stderr.isatty():
-        with _drawn(language) as on_event:
+        with _draw_progress_bar(language) as on_event:
             yield on_event
     elif os.environ.get(VARIABLE, "") == "off":
         yield lambda _event: None
     else:
-        with _printed(language, every) as on_event:
+        with _print_progress_lines(language, every) as on_event:
             yield on_event
 
 
 @contextlib.contextmanager
-def _printed(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _print_progress_lines(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A line now and then: a log shows that it goes on, and a short run says nothing."""
     progress, ended = Progress(language), threading.Event()
     said = time.monotonic()
@@ -138,7 +138,7 @@ def _printed(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any
 
 
 @contextlib.contextmanager
-def _drawn(language: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _draw_progress_bar(language: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -158,7 +158,9 @@ def _drawn(language: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         def on_event(event: Mapping[str, Any]) -> None:
             progress.take(event)
             left = progress.left
-            en, zh = ("", "") if left is None else (f"about {duration(left)} left", f"约剩 {duration(left)}")
+            en, zh = (
+                ("", "") if left is None else (f"about {format_duration(left)} left", f"约剩 {format_duration(left)}")
+            )
             said = Text(en, zh).of(language)
             doing = f"{progress.stage} ({progress.heard})" if progress.heard else progress.stage
             drawn.update(task, description=doing, total=progress.total or None, completed=progress.done, left=said)

@@ -14,12 +14,12 @@ from ..records import ModelFiles, RunSpec
 from ..run.plan import Opening, make_plan
 from .streams import without_chatter
 
-__all__ = ["model_of", "opening_of", "with_a_mode"]
+__all__ = ["make_opening", "read_model_options", "with_a_mode"]
 
 T = TypeVar("T")
 
 
-def model_of(args: argparse.Namespace) -> ModelFiles:
+def read_model_options(args: argparse.Namespace) -> ModelFiles:
     """Return what ``parser.MODEL_FLAGS`` name; ``path`` is "" where they name nothing. Raises UsageError."""
     if args.model and (args.model_file or args.model_dir):
         raise UsageError("two models given", hint="name only one")
@@ -27,7 +27,7 @@ def model_of(args: argparse.Namespace) -> ModelFiles:
     return ModelFiles(model_file=file, params_file=args.params_file, model_dir=args.model_dir)
 
 
-def opening_of(model: ModelFiles, mode: str, folder: Path) -> Opening:
+def make_opening(model: ModelFiles, mode: str, folder: Path) -> Opening:
     """Return the model in a run mode, before it is opened. folder: where a place for it is made."""
     place = folder / mode
     place.mkdir(exist_ok=True)

@@ -13,7 +13,7 @@ from ..report import write
 from ..report.model import Report
 from ..run.content import report_of_journal, with_changes
 from . import overlay_outputs, summary
-from .parser import flag, parse, verb_parser
+from .parser import make_flag, make_verb_parser, parse
 
 __all__ = ["load", "run"]
 
@@ -28,7 +28,7 @@ SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
-    args = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args = parse(make_verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     outputs, shown = overlay_outputs.split_outputs(args.output)
     overlay_outputs.refuse(outputs, shown, args.source)
     report = with_changes(load(Path(args.source)), args.source)
@@ -37,15 +37,16 @@ def run(arguments: Sequence[str]) -> int:
     overlay_outputs.write(report, shown)
     summary.show(report, outputs, language=args.lang)
     if args.plots:
-        registry.opened("options", "plots")(report, args.plots, language=args.lang)
+        registry.import_from_door("options", "plots")(report, args.plots, language=args.lang)
     return report.exit_status
 
 
 _FLAGS = (
-    flag("source", "output.json or journal.jsonl", "output.json 或 journal.jsonl", metavar="SOURCE"),
-    flag("--output", "repeatable; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定",
+    make_flag("source", "output.json or journal.jsonl", "output.json 或 journal.jsonl", metavar="SOURCE"),
+    make_flag("--output", "repeatable; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定",
          metavar="FILE", action="append", default=[]),
-    flag("--plots", "draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量", metavar="N", type=int,
+    make_flag("--plots", "draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量", metavar="N",
+    type=int,
          nargs="?", const=1, default=0),
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ def make_ready() -> None:
             del os.environ[size]
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         with contextlib.suppress(OSError):
-            if _closed(number):  # else the next file that is opened would get what the frameworks print
+            if _is_closed(number):  # else the next file that is opened would get what the frameworks print
                 nothing = os.open(os.devnull, os.O_RDWR)
                 if nothing != number:
                     os.dup2(nothing, number)
@@ -76,7 +76,7 @@ def is_lost(stream: Any, text: str = "") -> bool:
     return False
 
 
-def _closed(number: int) -> bool:
+def _is_closed(number: int) -> bool:
     try:
         os.fstat(number)
     except OSError:

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from ..reasons import Text, as_reason, same
 from ..records import Row, Status
-from ..registry import wording
-from ..report.advice import advice, finer_than_rounding
-from ..report.blame import blame, culprits, expectation
-from ..report.doubts import WEIGHTIEST, decides, rests_on, worded
+from ..registry import find_wording
+from ..report.advice import advise_on_fine_tolerance, list_advice
+from ..report.blame import blame, describe_expectation, named_culprits
+from ..report.doubts import WEIGHTIEST, decides, describe_doubt, describe_held_claims
 from ..report.fix import FIX_NAME, fix_lines
-from ..report.lead import lead
+from ..report.lead import lead_sentences
 from ..report.model import Report, Verdict
 from ..report.next_step import FIX, NEXT, PASTE, PROGRAM
-from ..report.summary import STATUS_NAME, VERDICT_NAME, shares, worst_by
-from ..report.tokens import WHO, token_lines
-from ..report.values import newly_broken
-from ..report.words import explained, text_width, wrapped
-from ..safety.untrusted import visible
-from .parser import language_of
+from ..report.summary import STATUS_NAME, VERDICT_NAME, describe_shares, name_worst_order
+from ..report.tokens import WHO, describe_tokens
+from ..report.values import is_newly_broken
+from ..report.words import explain_reason, measure_text_width, wrap_text
+from ..safety.untrusted import make_visible
+from .parser import choose_language
 
-__all__ = ["Line", "described", "lines", "show"]
+__all__ = ["Line", "describe_row", "format_summary", "show"]
 
 _STYLE = {
     Verdict.PASS: "bold green",
@@ -61,41 +61,41 @@ def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None
     from rich.console import Console
     from rich.text import Text as Styled
 
-    language = language_of(language)
+    language = choose_language(language)
     console = Console(highlight=False, soft_wrap=True)
-    for line in lines(report, outputs):
-        label, text = (visible(part.of(language)) for part in (line.label, line.text))
-        before = f"  {_padded(label)}" if label else ""
+    for line in format_summary(report, outputs):
+        label, text = (make_visible(part.of(language)) for part in (line.label, line.text))
+        before = f"  {_pad_label(label)}" if label else ""
         if not console.is_terminal or line.whole:
             console.print(Styled(before + text), soft_wrap=True)
             continue
-        for part in wrapped(text, max(20, console.width - text_width(before))):
+        for part in wrap_text(text, max(20, console.width - measure_text_width(before))):
             console.print(Styled(before).append(part, style=line.style), soft_wrap=True)
-            before = " " * text_width(before)
+            before = " " * measure_text_width(before)
 
 
-def _padded(label: str) -> str:
+def _pad_label(label: str) -> str:
     """Chinese characters take two places."""
-    return label + " " * max(2, _LABEL + 2 - text_width(label))
+    return label + " " * max(2, _LABEL + 2 - measure_text_width(label))
 
 
-def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
+def format_summary(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
     """Yield the sentence, the verdict, what it rests on, what was not proven, outputs, scores, notes, files.
 
-    Where nothing is wrong and a report is written, the rest is there: see ``_calm``.
+    Where nothing is wrong and a report is written, the rest is there: see ``_passing_lines``.
     """
-    if outputs and _nothing_is_wrong(report):
-        yield from _calm(report)
+    if outputs and _is_nothing_wrong(report):
+        yield from _passing_lines(report)
     else:
-        yield from _answer(report)
-        yield from _coverage(report)
-        yield from _failures(report)
-        yield from _outcome(report)
-        yield from _notes(report)
+        yield from _answer_lines(report)
+        yield from _coverage_lines(report)
+        yield from _failure_lines(report)
+        yield from _outcome_lines(report)
+        yield from _note_lines(report)
     for output in outputs:
         yield Line(label=Text("report", "报告"), text=same(str(output)))
     if outputs and report.inputs_file:
-        place, source = outputs[0].parent / report.inputs_file, explained(report.inputs_source)
+        place, source = outputs[0].parent / report.inputs_file, explain_reason(report.inputs_source)
         yield Line(label=Text("inputs", "输入"), text=Text(f"{place} ({source.en})", f"{place}（{source.zh}）"))
     if outputs and report.tensors_file:
         place, number = outputs[0].parent / report.tensors_file, len(report.saved_tensors)
@@ -103,27 +103,27 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
         yield Line(label=Text("tensors", "张量"), text=said)
 
 
-def _nothing_is_wrong(report: Report) -> bool:
+def _is_nothing_wrong(report: Report) -> bool:
     good = report.verdict in (Verdict.PASS, Verdict.EXPECTED) and not report.failure and report.fix is None
-    return good and report.first_mismatch is None and not (report.doubts or report.checks or culprits(report))
+    return good and report.first_mismatch is None and not (report.doubts or report.checks or named_culprits(report))
 
 
-def _calm(report: Report) -> Iterator[Line]:
+def _passing_lines(report: Report) -> Iterator[Line]:
     """Yield the sentence, the verdict, what was compared, an output, what users asked for, and where the rest is."""
-    answer = list(_answer(report))
+    answer = list(_answer_lines(report))
     yield from answer[:2]
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
-    yield next(_coverage(report))
-    yield Line(label=Text("rests on", "依据"), text=rests_on(report, WEIGHTIEST))
-    wider = [line for line in _notes(report) if line.label == _MIND]
+    yield next(_coverage_lines(report))
+    yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report, WEIGHTIEST))
+    wider = [line for line in _note_lines(report) if line.label == _MIND]
     yield from wider
-    yield from _failures(report)
-    outcome = list(_outcome(report))
+    yield from _failure_lines(report)
+    outcome = list(_outcome_lines(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
     yield from (line for line in outcome if line not in finals[1:] and line.label.en != WHO)
-    asked = list(_notes(report, _SECOND_OPINION))
+    asked = list(_note_lines(report, _SECOND_OPINION))
     yield from asked
-    left = [line for line in (*answer[2:], *_notes(report)) if line.label.en and line not in (*asked, *wider)]
+    left = [line for line in (*answer[2:], *_note_lines(report)) if line.label.en and line not in (*asked, *wider)]
     if left:
         text = Text(
             f"{len(left)} more {'line' if len(left) == 1 else 'lines'} on what this rests on, in the report",
@@ -132,9 +132,9 @@ def _calm(report: Report) -> Iterator[Line]:
         yield Line(label=Text("more", "更多"), text=text, style="dim")
 
 
-def _answer(report: Report) -> Iterator[Line]:
+def _answer_lines(report: Report) -> Iterator[Line]:
     target, baseline = report.target, report.baseline
-    first, *more = lead(report)
+    first, *more = lead_sentences(report)
     style = _STYLE[report.verdict]
     answered = style if report.fix is None or report.failure else _FIX_STYLE[FIX_NAME[report.fix.state][1]]
     yield Line(text=first, style=answered)
@@ -160,7 +160,7 @@ def _answer(report: Report) -> Iterator[Line]:
     for place, cells in enumerate(blame(report).lines):
         words = [cell.text for cell in cells]
         text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
-        if (place == 0 and culprits(report)) or words[-1].en in said:
+        if (place == 0 and named_culprits(report)) or words[-1].en in said:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
         if words[0] in (FIX, NEXT, PASTE, PROGRAM):
@@ -170,13 +170,13 @@ def _answer(report: Report) -> Iterator[Line]:
         else:
             label = Text("evidence", "依据")
         yield Line(label=label, text=text, whole=pasted)
-    for sentence in expectation(report):
+    for sentence in describe_expectation(report):
         yield Line(label=Text("expected", "预期"), text=sentence)
     for fix_style, fix_label, text in fix_lines(report):
         yield Line(label=fix_label, text=text, style=fix_style, whole=not fix_label.en)
 
 
-def _coverage(report: Report) -> Iterator[Line]:
+def _coverage_lines(report: Report) -> Iterator[Line]:
     counts = report.counts
     total = len(report.rows)
     present = [status for status in Status if counts[status]]
@@ -186,50 +186,50 @@ def _coverage(report: Report) -> Iterator[Line]:
     )
     yield Line(label=Text("tensors", "张量"), text=text)
     if report.coverage.compared != report.coverage.total:
-        yield Line(label=Text("covered", "覆盖"), text=shares(report))
-    yield Line(label=Text("rests on", "依据"), text=rests_on(report))
-    said = {sentence.en for sentence in lead(report)}
+        yield Line(label=Text("covered", "覆盖"), text=describe_shares(report))
+    yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report))
+    said = {sentence.en for sentence in lead_sentences(report)}
     for doubt in report.doubts:
-        if worded(doubt).en in said:
+        if describe_doubt(doubt).en in said:
             continue  # the answer says it
         label = Text("not proven", "未证实") if decides(doubt) else Text("mind", "注意")
-        yield Line(label=label, text=worded(doubt), style="yellow")
+        yield Line(label=label, text=describe_doubt(doubt), style="yellow")
 
 
-def _failures(report: Report) -> Iterator[Line]:
+def _failure_lines(report: Report) -> Iterator[Line]:
     first = report.first_mismatch
     if first is not None and report.verdict is Verdict.EXPECTED:
-        felt = bool(culprits(report))  # what makes most of an output's error is no tensor without effect
+        felt = bool(named_culprits(report))  # what makes most of an output's error is no tensor without effect
         label = Text("out of bounds", "超限") if felt else Text("inside only", "仅在内部超限")
-        yield Line(label=label, text=described(first, counted=False))
+        yield Line(label=label, text=describe_row(first, counted=False))
     elif first is not None:
         counted = report.spec.tolerance.given
-        yield Line(label=Text("first mismatch", "首个超差"), text=described(first, counted=counted))
-        if not culprits(report):
-            for sentence in advice(first, report.target.precision)[:2]:
+        yield Line(label=Text("first mismatch", "首个超差"), text=describe_row(first, counted=counted))
+        if not named_culprits(report):
+            for sentence in list_advice(first, report.target.precision)[:2]:
                 yield Line(label=Text("what to look at", "建议检查"), text=sentence)
             worst = report.worst(5)
             if worst:
-                yield Line(label=Text("worst operators", "损失最大"), text=worst_by(worst))
+                yield Line(label=Text("worst operators", "损失最大"), text=name_worst_order(worst))
             for row in worst:
-                text, own = described(row, counted=counted), row.introduced
+                text, own = describe_row(row, counted=counted), row.introduced
                 if own is not None and own.rel_l2 is not None:
                     text = Text(f"{text.en}, introduced {own.rel_l2:.3g}", f"{text.zh}，自身引入 {own.rel_l2:.3g}")
                 yield Line(label=same(" "), text=text)
-    for sentence in finer_than_rounding(report) if report.spec.tolerance.given else ():
+    for sentence in advise_on_fine_tolerance(report) if report.spec.tolerance.given else ():
         yield Line(label=Text("mind", "注意"), text=sentence, style="yellow")
     broken = report.first_non_finite
     if broken is not None:
-        what = explained(broken.non_finite)
+        what = explain_reason(broken.non_finite)
         name = f"#{broken.index} {broken.op_type} {broken.name}"
         label = Text("first NaN or Inf", "首个 NaN 或 Inf")
         yield Line(label=label, text=Text(f"{name}: {what.en}", f"{name}：{what.zh}"), style="yellow")
 
 
-def _outcome(report: Report) -> Iterator[Line]:
+def _outcome_lines(report: Report) -> Iterator[Line]:
     label = Text("final outputs", "最终输出")
     for row in report.outputs[:10]:
-        name, text = STATUS_NAME[row.status], described(row, counted=report.spec.tolerance.given)
+        name, text = STATUS_NAME[row.status], describe_row(row, counted=report.spec.tolerance.given)
         both = Text(f"{name.en:13s} {text.en}", f"{name.zh} {text.zh}")
         yield Line(label=label, text=both, style=_ROW_STYLE.get(row.status, ""))
         label = same(" ")
@@ -238,15 +238,15 @@ def _outcome(report: Report) -> Iterator[Line]:
         yield Line(label=label, text=Text(f"… and {more} more", f"……另有 {more} 个"))
     if report.scores:
         samples = f" (n = {report.scored})" if report.scored else ""
-        named = [(explained(name), f"{value:.2%}") for name, value in report.scores.items()]
+        named = [(explain_reason(name), f"{value:.2%}") for name, value in report.scores.items()]
         english = ", ".join(f"{name.en} {value}" for name, value in named)
         chinese = "，".join(f"{name.zh} {value}" for name, value in named)
         yield Line(label=Text("on the answer", "对结果的影响"), text=Text(english + samples, chinese + samples))
-    for label, text in token_lines(report):
+    for label, text in describe_tokens(report):
         yield Line(label=label, text=text)
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
     for reason, number in missing.most_common(5):
-        outcome = explained(reason)
+        outcome = explain_reason(reason)
         text = Text(f"{number}: {outcome.en}", f"{number}：{outcome.zh}")
         yield Line(label=Text("not compared", "未比较"), text=text, style="yellow")
 
@@ -257,28 +257,28 @@ _SECOND_OPINION = frozenset({"second_opinion", "opinions_differ", "no_second_opi
 """Notes that answer --second_opinion, which is asked to be told also where nothing is wrong."""
 
 
-def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]:
+def _note_lines(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]:
     """Yield each note once; only: codes of those that are wanted, where not all are."""
-    label, said = Text("note", "说明"), {sentence.en for sentence in lead(report)}
+    label, said = Text("note", "说明"), {sentence.en for sentence in lead_sentences(report)}
     for note in dict.fromkeys(report.notes):
         if only and as_reason(note).code not in only:
             continue
-        if (text := explained(note)).en not in said:
+        if (text := explain_reason(note)).en not in said:
             yield Line(label=label, text=text, style="dim")
     if only:
         return
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
     for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
-        known = wording(as_reason(note).code)
+        known = find_wording(as_reason(note).code)
         if known is not None and known.departs:
             continue  # the answer begins with it
         first, style = (_MIND, "yellow") if known is not None and known.wider else (label, "dim")
-        whose, text = [name for name, side in sides if note in side.notes], explained(note)
+        whose, text = [name for name, side in sides if note in side.notes], explain_reason(note)
         english, chinese = " and ".join(n.en for n in whose), "与".join(n.zh for n in whose)
         yield Line(label=first, text=Text(f"{english}: {text.en}", f"{chinese}：{text.zh}"), style=style)
 
 
-def described(row: Row, *, counted: bool = True) -> Text:
+def describe_row(row: Row, *, counted: bool = True) -> Text:
     """Describe one row in words: place, operator, tensor, and the numbers that say how bad it is.
 
     counted: how many elements are beyond the tolerance. Where the user gave none, that many are beyond one that nobody
@@ -287,7 +287,7 @@ def described(row: Row, *, counted: bool = True) -> Text:
     name = f"#{row.index} {row.op_type} {row.name}"
     comparison = row.comparison
     if comparison is None or row.status is Status.INCONCLUSIVE:
-        reason = explained(row.reason)
+        reason = explain_reason(row.reason)
         return Text(f"{name}: {reason.en}", f"{name}：{reason.zh}")
     if not comparison.shapes_match:
         return same(f"{name}: {row.shape_text}")
@@ -296,7 +296,7 @@ def described(row: Row, *, counted: bool = True) -> Text:
     parts: list[Text] = []
     if comparison.stat_abs is not None and comparison.stat_rel is not None:  # that is what is judged, and no element
         if row.reason.code == "statistic":
-            judged = explained(row.reason)
+            judged = explain_reason(row.reason)
         else:
             absolute, relative = comparison.stat_abs, comparison.stat_rel
             judged = Text(
@@ -305,7 +305,7 @@ def described(row: Row, *, counted: bool = True) -> Text:
             )
         parts.append(judged)
     elif not counted and row.relative_l2 is not None:
-        if not newly_broken(row):
+        if not is_newly_broken(row):
             parts.append(Text(f"Rel L2 {row.relative_l2:.3g}", f"相对 L2 误差 {row.relative_l2:.3g}"))
     elif comparison.mismatched is not None and comparison.base.elements:
         share = comparison.mismatched / comparison.base.elements
@@ -313,10 +313,10 @@ def described(row: Row, *, counted: bool = True) -> Text:
         parts.append(Text(f"{some} of {all_} elements ({share:.2%})", f"{all_} 个元素中有 {some} 个（{share:.2%}）"))
     if comparison.max_abs is not None:
         parts.append(Text(f"max abs {comparison.max_abs:.3g}", f"最大绝对误差 {comparison.max_abs:.3g}"))
-    if comparison.sqnr_db is not None and math.isfinite(comparison.sqnr_db) and not newly_broken(row):
+    if comparison.sqnr_db is not None and math.isfinite(comparison.sqnr_db) and not is_newly_broken(row):
         parts.append(Text(f"SQNR {comparison.sqnr_db:.1f} dB", f"信噪比 {comparison.sqnr_db:.1f} dB"))
     grown = row.error_growth
-    if grown is not None and math.isfinite(grown) and grown != 1 and not newly_broken(row):
+    if grown is not None and math.isfinite(grown) and grown != 1 and not is_newly_broken(row):
         parts.append(Text(f"{grown:.3g} x its inputs' error", f"为输入误差的 {grown:.3g} 倍"))
     for what, ours, theirs in (
         ("NaN", comparison.target.nan, comparison.base.nan),

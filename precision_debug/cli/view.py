@@ -14,9 +14,9 @@ from typing import Any
 
 from ..errors import OutputError, UsageError
 from ..report import write
-from ..run.locked_folder import scratch
-from ..safety.untrusted import refuse_special, visible
-from .parser import flag, parse, verb_parser
+from ..run.locked_folder import make_scratch_folder
+from ..safety.untrusted import make_visible, refuse_special
+from .parser import make_flag, make_verb_parser, parse
 from .report import load
 
 __all__ = ["Pages", "run"]
@@ -81,10 +81,10 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    args = parse(verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args = parse(make_verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if not 0 <= args.port <= 65535:
         raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out to use a free one")
-    page = _page(Path(args.source), args.lang)
+    page = _read_page(Path(args.source), args.lang)
     try:
         server = Pages(page, args.port)
     except OSError as error:
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
             f"cannot be served: {error.strerror}", where=f"{_HERE}:{args.port}", hint="leave --port out"
         ) from error
     with server:
-        print(visible(f"{args.source}: {server.address}  (Ctrl-C ends it)"), flush=True)
+        print(make_visible(f"{args.source}: {server.address}  (Ctrl-C ends it)"), flush=True)
         if args.open:
             webbrowser.open(server.address)
         try:
@@ -103,17 +103,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 _FLAGS = (
-    flag("source", "report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl",
+    make_flag("source", "report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl",
          metavar="SOURCE"),
-    flag("--port", "default: any free port", "默认为任意空闲端口", type=int, default=0),
-    flag("--open", "also open the browser", "同时打开浏览器", action="store_true"),
+    make_flag("--port", "default: any free port", "默认为任意空闲端口", type=int, default=0),
+    make_flag("--open", "also open the browser", "同时打开浏览器", action="store_true"),
 )  # fmt: skip
 
 
-def _page(source: Path, language: str) -> bytes:
+def _read_page(source: Path, language: str) -> bytes:
     """Return a report's page. Raises OutputError where the source is none."""
     if source.suffix.lower() in {".json", ".jsonl"}:
-        with scratch() as (folder, _):
+        with make_scratch_folder() as (folder, _):
             return write(load(source), folder / "report.html", language=language).read_bytes()
     if source.suffix.lower() != ".html":
         raise UsageError("is not a report that can be displayed", where=str(source), hint="give the .html or the .json")

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
 __all__ = [
-    "LEAST", "LEFT", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise",
-    "explain", "hidden_share", "is_mended", "is_of_many", "with_choices", "with_decisions", "worth",
+    "LEAST",
+    "LEFT",
+    "MOST",
+    "NOT_LOOKED_AT",
+    "Subject",
+    "bound_hidden_share",
+    "bound_of",
+    "bound_of_many",
+    "error_worth_failing",
+    "explain",
+    "find_changed_decisions",
+    "is_mended",
+    "is_of_many",
+    "with_choices",
+    "with_decisions",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .decisions import NOT_LOOKED_AT, decided_otherwise, with_choices, with_decisions
-    from .explain_run import explain, hidden_share, is_of_many
+    from .decisions import NOT_LOOKED_AT, find_changed_decisions, with_choices, with_decisions
+    from .explain_run import bound_hidden_share, explain, is_of_many
     from .subject import Subject
     from .undo import LEFT
-    from .units import LEAST, MOST, allowed_by, allowed_to_many, is_mended, worth
+    from .units import LEAST, MOST, bound_of, bound_of_many, error_worth_failing, is_mended
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__,
     {
-        "decisions": "NOT_LOOKED_AT decided_otherwise with_choices with_decisions",
-        "explain_run": "explain hidden_share is_of_many",
+        "decisions": "NOT_LOOKED_AT find_changed_decisions with_choices with_decisions",
+        "explain_run": "explain bound_hidden_share is_of_many",
         "subject": "Subject",
         "undo": "LEFT",
-        "units": "LEAST MOST allowed_by allowed_to_many is_mended worth",
+        "units": "LEAST MOST bound_of bound_of_many is_mended error_worth_failing",
     },
 )  # fmt: skip

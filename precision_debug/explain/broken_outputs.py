@@ -13,21 +13,27 @@ import numpy as np
 from ..numbers.arrays import as_array
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Row, TensorMeta
-from .causes import cause_of
-from .culprits import kept_through, non_finite_alone
-from .effects import Sink, carried_errors
-from .introduced import MASK, WAITING, Alone, same_kind
-from .operator_facts import born_there, operators_of
+from .causes import find_cause
+from .culprits import is_non_finite_in_target_alone, list_kept_through
+from .effects import Sink, carry_given_errors
+from .introduced import MASK, WAITING, Alone, is_same_kind
+from .operator_facts import describe_born, operators_of
 from .subject import Subject
 from .units import largest_of
 from .work import Work
 
-__all__ = ["born_in_this_run", "born_on_both", "breaks_outputs", "by_zeros_that_count", "hidden_overflow"]
+__all__ = [
+    "breaks_outputs",
+    "find_hidden_overflow",
+    "find_makers_in_this_run",
+    "find_makers_on_both_sides",
+    "replace_by_zeros_that_count",
+]
 
 
 # NaN and Inf that both runs make: no matter of precision, and all the same what the reader looks for.
 
-def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
+def find_makers_on_both_sides(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
     """Return the operator that makes the NaN, or the Inf, of an output of both runs from numbers that have none; ()
     where no output has them on both sides, or its inputs had them already.
 
@@ -36,12 +42,12 @@ def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
     for output in subject.outputs:
         row = subject.row_of.get(output)
         for what in ("NaN", "Inf"):
-            if row is None or not row.is_output or not _on_both(row, what):
+            if row is None or not row.is_output or not _is_on_both_sides(row, what):
                 continue
-            if not (partly and what == "NaN") and not _whole(row, what):
+            if not (partly and what == "NaN") and not _is_all(row, what):
                 continue  # -Inf stands where a mask is
             before = [one for one in {output, *subject.ancestors(output)} & subject.row_of.keys()
-                      if _on_both(subject.row_of[one], what)]  # fmt: skip
+                      if _is_on_both_sides(subject.row_of[one], what)]  # fmt: skip
             name = min(before, key=lambda one: subject.order.get(one, 0))
             meta = subject.meta_of.get(name)
             found = subject.row_of[name].comparison
@@ -49,7 +55,7 @@ def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
                 continue
             evidence = {"kind": what, "count": _count(subject.row_of[name], what), "output": output}
             cause = "born_on_both"
-            if what == "NaN" and (slope := _steep(subject, meta)):
+            if what == "NaN" and (slope := _find_infinite_slope(subject, meta)):
                 cause, evidence["slope"] = "slope_infinite", slope
             return (
                 Culprit(
@@ -60,7 +66,7 @@ def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
     return ()
 
 
-def _steep(subject: Subject, meta: TensorMeta) -> str:
+def _find_infinite_slope(subject: Subject, meta: TensorMeta) -> str:
     """Return the operator of the forward pass whose slope is infinite, where a NaN of the backward pass is that slope
     times a gradient of 0; "" elsewhere.
 
@@ -85,11 +91,11 @@ def _count(row: Row, what: str) -> int:
     return 0 if base is None else int(base.nan if what == "NaN" else base.inf)
 
 
-def _whole(row: Row, what: str) -> bool:
+def _is_all(row: Row, what: str) -> bool:
     return row.comparison is not None and _count(row, what) == row.comparison.base.elements
 
 
-def _on_both(row: Row, what: str) -> bool:
+def _is_on_both_sides(row: Row, what: str) -> bool:
     found = row.comparison
     there = 0 if found is None else int(found.target.nan if what == "NaN" else found.target.inf)
     return bool(there) and _count(row, what) > 0
@@ -125,19 +131,19 @@ def breaks_outputs(
     with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as values:
         _hold_target(subject, about, values)
         name, runs = first_non_finite, 0
-        at = _broken(subject, name, values.get(name), broken)
+        at = _first_broken_output(subject, name, values.get(name), broken)
         while at and runs < _RUNS:
             there = name
             for source in subject.sources(name):
                 runs += 1
                 work.go_on()
-                if reached := _broken(subject, source, values.get(source), broken):
+                if reached := _first_broken_output(subject, source, values.get(source), broken):
                     there, at = source, reached
                     break
             if there == name:
                 break
             name = there
-    return (_culprit(subject, alone, name, at, first_non_finite),) if at else culprits
+    return (_make_culprit(subject, alone, name, at, first_non_finite),) if at else culprits
 
 
 def _hold_target(subject: Subject, names: Collection[str], values: Any) -> None:
@@ -152,7 +158,7 @@ def _hold_target(subject: Subject, names: Collection[str], values: Any) -> None:
     subject.target.run(subject.feeds_of_target, keep, frozenset(partner))
 
 
-def _broken(subject: Subject, name: str, value: Any, outputs: Sequence[str]) -> str:
+def _first_broken_output(subject: Subject, name: str, value: Any, outputs: Sequence[str]) -> str:
     """Return the first of the outputs that has NaN or Inf where the baseline goes on with the target's value of one
     tensor; "" where none has, or it cannot."""
     if value is None:
@@ -162,7 +168,7 @@ def _broken(subject: Subject, name: str, value: Any, outputs: Sequence[str]) -> 
 
     def replace(_op: str, shown: str, own: Any) -> Any:
         new = None
-        if shown == name and np.shape(own) == value.shape and same_kind(np.asarray(own), value):
+        if shown == name and np.shape(own) == value.shape and is_same_kind(np.asarray(own), value):
             taken.append(name)
             new = np.ascontiguousarray(value.astype(np.asarray(own).dtype)).reshape(value.shape)
         if shown in outputs:
@@ -178,16 +184,18 @@ def _broken(subject: Subject, name: str, value: Any, outputs: Sequence[str]) -> 
     return next(lost, "") if taken else ""
 
 
-def _culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> Culprit:
+def _make_culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> Culprit:
     row = subject.row_of[name]
-    told = cause_of(subject, alone, name, "", poisons=True) if name in alone.found else ("coarse", {"units": None}, ())
+    told = (
+        find_cause(subject, alone, name, "", poisons=True) if name in alone.found else ("coarse", {"units": None}, ())
+    )
     cause, evidence, keep = told
     numbers = row.comparison
     if name == first and numbers is not None and (CAUSES[cause].unproven or CAUSES[cause].enlarged):
         nan, inf = (max(0, a - b) for a, b in (
             (numbers.target.nan, numbers.base.nan), (numbers.target.inf, numbers.base.inf),
         ))  # fmt: skip
-        cause, evidence = "born", born_there(subject, name, nan, inf)
+        cause, evidence = "born", describe_born(subject, name, nan, inf)
     made = Culprit(
         name=name,
         node=subject.meta_of[name].node if name in subject.meta_of else "",
@@ -199,12 +207,12 @@ def _culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> 
         fails_first=first,
         keep=(name,),
     )
-    return dataclasses.replace(made, keep=kept_through(subject, keep or (name,), made.cause, ""))
+    return dataclasses.replace(made, keep=list_kept_through(subject, keep or (name,), made.cause, ""))
 
 
 # NaN and Inf that only the compared run had: neither operators alone nor an engine built again repeat it.
 
-def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
+def find_hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
     """Where an output is not finite, the first operator before it whose results the target's type cannot hold.
 
     An engine that was built again to show its tensors may compute such an operator in float32, and show it finite: then
@@ -237,7 +245,7 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
     return None
 
 
-def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
+def find_makers_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
     """Return the first operator that gave NaN or Inf where the baseline gave none, nor what it read, for want of a
     culprit.
 
@@ -245,11 +253,11 @@ def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
     """
     for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
         row = subject.row_of[name]
-        if not non_finite_alone(row):
+        if not is_non_finite_in_target_alone(row):
             continue
         numbers = row.comparison
         fed = [subject.row_of[source] for source in subject.sources(name) if source in subject.row_of]
-        if numbers is None or any(non_finite_alone(one) for one in fed):
+        if numbers is None or any(is_non_finite_in_target_alone(one) for one in fed):
             return ()
         nan, inf = (max(0, ours - theirs) for ours, theirs in (
             (numbers.target.nan, numbers.base.nan), (numbers.target.inf, numbers.base.inf),
@@ -260,7 +268,7 @@ def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
                 op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
                 cause="born",
-                evidence=born_there(subject, name, nan, inf),
+                evidence=describe_born(subject, name, nan, inf),
                 confidence="compared",
                 at=name,
                 fails_first=name,
@@ -279,7 +287,7 @@ _MOST_OF_IT = 0.5
 """Part of a culprit's share that its zeros alone must make."""
 
 
-def by_zeros_that_count(
+def replace_by_zeros_that_count(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: Sequence[Sink], plain: Mapping[str, Any],
     work: Work,
 ) -> tuple[Culprit, ...]:  # fmt: skip
@@ -295,11 +303,11 @@ def by_zeros_that_count(
             continue
         work.go_on()
         zeros = exact * (wrong != 0)  # numpy's or the device's own, where they are
-        effect, = carried_errors(subject, {culprit.name: (exact, zeros)}, [sink], plain)
+        effect, = carry_given_errors(subject, {culprit.name: (exact, zeros)}, [sink], plain)
         if effect.non_finite or effect.share >= _MOST_OF_IT * (culprit.share or 0.0):
             continue
         poisons = bool(sink.non_finite)
-        cause, evidence, keep = cause_of(
+        cause, evidence, keep = find_cause(
             subject, alone, culprit.name, culprit.amplifier, poisons=poisons, zeros_count=False
         )  # fmt: skip
         more = tuple(name for name in culprit.keep if name not in keep)

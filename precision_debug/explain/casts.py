@@ -16,7 +16,13 @@ from .subject import FLOAT8, Subject
 from .units import NARROW, bits_of, largest_of, smallest_of, unit_of
 
 __all__ = [
-    "CastLoss", "Casts", "cause_by_cast", "costs_what_a_cast_costs", "flushed_operand", "narrow_casts", "on_the_way",
+    "CastLoss",
+    "Casts",
+    "find_cast_cause",
+    "find_flushed_operand",
+    "is_within_one_cast",
+    "list_tensors_on_the_way",
+    "narrow_casts",
 ]  # fmt: skip
 
 
@@ -27,15 +33,15 @@ _MUCH = 0.1
 ten below the largest element, so that next to none of a tensor without an outlier does."""
 
 
-def flushed_operand(subject: Subject, name: str) -> Mapping[str, Any]:
+def find_flushed_operand(subject: Subject, name: str) -> Mapping[str, Any]:
     """Return the operand of a row's product of which most becomes 0: the tensor that is cast, the type, the share, and
     its largest and its median size; {} where none loses much. Takes a run of the target."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     if meta is None or not meta.op_type.startswith(FLOAT8):
         return {}
-    casts = {cast.name: cast.dtype for cast in _casts(subject, meta)}
-    operands = {name: source for name in casts if (source := _unscaled(subject, name))}
+    casts = {cast.name: cast.dtype for cast in _list_float8_casts(subject, meta)}
+    operands = {name: source for name in casts if (source := _find_unscaled_source(subject, name))}
     wanted = frozenset({*operands, *operands.values()})
     seen: dict[str, Any] = {}
 
@@ -54,20 +60,20 @@ def flushed_operand(subject: Subject, name: str) -> Mapping[str, Any]:
         share = float(np.mean(seen[cast][some] == 0)) if some.any() else 0.0
         if share >= max(_MUCH, found.get("share", 0.0)):
             found = {
-                "where": _origin(subject, source), "dtype": casts[cast], "share": share,
+                "where": _nearest_compared(subject, source), "dtype": casts[cast], "share": share,
                 "largest": float(size[some].max()), "typical": float(np.median(size[some])),
             }  # fmt: skip
     return found
 
 
-def operands_in_float8(subject: Subject) -> frozenset[str]:
+def list_float8_operands(subject: Subject) -> frozenset[str]:
     """Return the casts of all operands of products in float8: what one loses is looked at where its product is
     blamed."""
     products = [meta for meta in subject.targets.values() if meta.op_type.startswith(FLOAT8)]
-    return frozenset(cast.name for meta in products for cast in _casts(subject, meta))
+    return frozenset(cast.name for meta in products for cast in _list_float8_casts(subject, meta))
 
 
-def _casts(subject: Subject, meta: TensorMeta) -> list[TensorMeta]:
+def _list_float8_casts(subject: Subject, meta: TensorMeta) -> list[TensorMeta]:
     """Return the casts to float8 behind the operands of a product, or inside a layer before its result."""
     found: list[TensorMeta] = []
     waiting = [*meta.inputs]
@@ -91,7 +97,7 @@ def _is_float8(subject: Subject, name: str) -> bool:
     return meta is not None and meta.dtype.startswith("float8")
 
 
-def _unscaled(subject: Subject, cast: str) -> str:
+def _find_unscaled_source(subject: Subject, cast: str) -> str:
     """Return what a cast is made of, before it was scaled and clamped to the type's range."""
     name, meta = "", subject.targets.get(cast)
     while meta is not None and meta.inputs and (not name or plain_type(meta.op_type) in ("clamp", "mul")):
@@ -100,7 +106,7 @@ def _unscaled(subject: Subject, cast: str) -> str:
     return name
 
 
-def _origin(subject: Subject, name: str) -> str:
+def _nearest_compared(subject: Subject, name: str) -> str:
     """Return the nearest compared tensor that one of the target's alone is made of, by the baseline's name."""
     for _ in range(len(subject.targets)):
         if name in subject.partner:
@@ -168,7 +174,7 @@ class Casts:
             if not self._left[source]:
                 self._given.pop(source, None)
         if source is not None and given is not None and given.shape == value.shape:
-            self.found[name] = _loss(name, source, self._types[name], given, value)
+            self.found[name] = _measure_cast_loss(name, source, self._types[name], given, value)
         if self._left.get(name):
             self._given[name] = value
 
@@ -176,7 +182,7 @@ class Casts:
 def narrow_casts(subject: Subject) -> Mapping[str, str]:
     """Casts to a type that is not the target's usual one, by the target's names: what each of them reads."""
     usual = {"float32", "float64", subject.narrow_type}
-    operands = operands_in_float8(subject)
+    operands = list_float8_operands(subject)
     found = {}
     for name, meta in subject.targets.items():
         if meta.dtype in usual or name in subject.partner or len(meta.inputs) != 1 or name in operands:
@@ -187,7 +193,7 @@ def narrow_casts(subject: Subject) -> Mapping[str, str]:
     return found
 
 
-def _loss(name: str, source: str, dtype: str, given: Any, value: Any) -> CastLoss:
+def _measure_cast_loss(name: str, source: str, dtype: str, given: Any, value: Any) -> CastLoss:
     with np.errstate(all="ignore"):
         exact, cast = np.asarray(given).astype(np.float64), np.asarray(value).astype(np.float64)
         fair, size = np.isfinite(exact), np.abs(exact)
@@ -204,7 +210,7 @@ def _loss(name: str, source: str, dtype: str, given: Any, value: Any) -> CastLos
     )  # fmt: skip
 
 
-def cause_by_cast(
+def find_cast_cause(
     subject: Subject, casts: Mapping[str, CastLoss], name: str, error: float | None
 ) -> tuple[str, dict[str, Any]] | None:
     """Return a cause's code and evidence, where most of an operator's error was made by a cast on the way to it; else
@@ -212,7 +218,9 @@ def cause_by_cast(
 
     error: relative L2 that the operator introduces; inf where NaN or Inf first appear in it.
     """
-    worst = max((casts[one] for one in on_the_way(subject, name) if one in casts), key=_size, default=None)
+    worst = max(
+        (casts[one] for one in list_tensors_on_the_way(subject, name) if one in casts), key=_size_of_loss, default=None
+    )
     if worst is None or not worst.error or error is None or worst.error < _PART * min(error, 1.0):
         return None
     if error == math.inf and worst.error < math.inf and not worst.beyond and not worst.lost:
@@ -228,23 +236,26 @@ def cause_by_cast(
     return "coarse", {"error": worst.error, **cast}
 
 
-def _size(loss: CastLoss) -> float:
+def _size_of_loss(loss: CastLoss) -> float:
     return loss.error
 
 
-def costs_what_a_cast_costs(subject: Subject, name: str, error: float | None) -> bool:
+def is_within_one_cast(subject: Subject, name: str, error: float | None) -> bool:
     """Return whether an operator's error is no more than one rounding of what it reads to a narrow type, where one file
     casts that and computes in a wide type otherwise, as the other does.
 
     error: relative L2 that the operator introduces."""
     if error is None or subject.arithmetic not in {"", "float32", "float64"} or subject.quantises:
         return False
-    casts = [*(subject.targets[one] for one in on_the_way(subject, name)), *subject.region_of.get(name, ())[:-1]]
+    casts = [
+        *(subject.targets[one] for one in list_tensors_on_the_way(subject, name)),
+        *subject.region_of.get(name, ())[:-1],
+    ]
     units = [unit_of(meta.dtype, None) for meta in casts if plain_type(meta.op_type) in CASTS]
     return NARROW < max(units, default=0.0) >= error
 
 
-def on_the_way(subject: Subject, name: str) -> list[str]:
+def list_tensors_on_the_way(subject: Subject, name: str) -> list[str]:
     """Return the target's tensors without a partner from which a compared one is made, up to the next that have one."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None

@@ -13,47 +13,47 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.born import finite_l2, infinite_introduced
+from ..numbers.born import compute_finite_l2, make_introduced_infinite
 from ..numbers.number_types import PRECISIONS, QUANTISED
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Introduced
-from .casts import cause_by_cast
-from .files import files_differ, narrower_constants, other_operator, other_weight
-from .grid import coarse_scale, grid_cause, of_whom, outlier_of, stored_cause
-from .growth import merged_operand
+from .casts import find_cast_cause
+from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
+from .grid import describe_outlier, find_coarse_scale, find_grid_cause, find_outlier, find_stored_cause
+from .growth import find_merged_operand
 from .introduced import Alone
 from .operator_facts import (
     WIDE,
-    acting_type,
-    born_there,
     constants_of,
-    depth_of,
+    count_terms,
+    describe_born,
     error_share,
+    find_acting_type,
+    find_largest_input,
+    find_weights_in_few_bits,
     is_finer,
     is_quantised,
-    largest_input,
     largest_of_row,
     narrow_type,
     types_of,
-    weights_in_few_bits,
 )
 from .operators import BODIES, CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
 from .regions import (
     NEARLY_EQUAL,
-    mask_readers,
-    quantised_mask,
-    rounded_constant,
-    rounded_most,
+    find_most_rounded,
+    find_quantised_mask,
+    find_rounded_constant,
+    list_mask_readers,
     rounds_inside,
     subtracts,
     subtracts_inside,
 )
 from .subject import Subject
-from .undo import Case, tiny_constant, wrapped_around
-from .units import BEYOND, below_the_range, largest_of, lost_digits, rounded_off, smallest_of
+from .undo import Case, find_tiny_constant, find_wrapped_integers
+from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 
-__all__ = ["cause_of"]
+__all__ = ["find_cause"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -88,7 +88,7 @@ _LEAST_FACTOR = 1.5  # times that an operator makes an error larger from which o
 _BLOCK = 1 << 18  # elements that are counted at once: 1 MiB of float32 stays in the cache
 
 
-def cause_of(
+def find_cause(
     subject: Subject, alone: Alone, name: str, amplifier: str, *, poisons: bool = False, zeros_count: bool = True
 ) -> tuple[str, Evidence, tuple[str, ...]]:
     """Return the code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision.
@@ -98,50 +98,52 @@ def cause_of(
     found = alone.found[name]
     keep = (name, amplifier) if amplifier else (name,)
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
-    case = _case_of(subject, alone, name, exact, wrong) if subject.two_files else None
-    difference = files_differ(subject, name, case)
+    case = _make_case(subject, alone, name, exact, wrong) if subject.two_files else None
+    difference = find_file_difference(subject, name, case)
     if difference:
         return "files_differ", difference, (name,)
-    if case is not None and (few := _few_bits(case)):
+    if case is not None and (few := _cause_in_few_bits(case)):
         return (*few, (name,))
     if subject.variant and not amplifier:
         where = say("in_batch") if subject.variant == "batch" else say("in_padded")
         return "neighbours", {"variant": where}, (name,)
-    refused = not_obeyed(subject, name)
+    refused = find_disobeyed_request(subject, name)
     if refused:
         return "not_obeyed", refused, (name,)
     if found.flips and not amplifier:
-        if wrapped := wrapped_around(subject, alone, name):
+        if wrapped := find_wrapped_integers(subject, alone, name):
             return "wrapped", wrapped, keep
         return "flips", {"count": found.flips, "elements": found.elements}, keep
-    if by_cast := cause_by_cast(subject, alone.casts, name, infinite_introduced(found).rel_l2):
+    if by_cast := find_cast_cause(subject, alone.casts, name, make_introduced_infinite(found).rel_l2):
         return (*by_cast, keep)
-    if merged := merged_operand(subject, alone, name):
+    if merged := find_merged_operand(subject, alone, name):
         return "coarse", merged, keep
     if amplifier:
-        lost = _lost(subject, name, exact, wrong, zeros_count) or _narrowed_range(subject, alone, name, exact, wrong)
-        broken = _broken(subject, amplifier) if poisons else {}
+        lost = _cause_of_lost_results(subject, name, exact, wrong, zeros_count) or _cause_of_wide_range(
+            subject, alone, name, exact, wrong
+        )
+        broken = _count_broken(subject, amplifier) if poisons else {}
         if lost or broken or _enlarges(subject, name, amplifier):
-            code, evidence = lost or _amplified(subject, name, amplifier, broken)
+            code, evidence = lost or _cause_amplified(subject, name, amplifier, broken)
             if CAUSES[code].instead.keys() >= {"weight"} and "amplifier" in evidence:
-                evidence = {**evidence, **rounded_constant(subject, name, exact, wrong)}
+                evidence = {**evidence, **find_rounded_constant(subject, name, exact, wrong)}
             return code, evidence, keep
     if exact is None or wrong is None:
-        return (*_too_coarse(subject, name, found), keep)
+        return (*_cause_too_coarse(subject, name, found), keep)
     born = found.born_nan + found.born_inf
-    if poisons and not born and (gone := _lost(subject, name, exact, wrong, zeros_count)):
+    if poisons and not born and (gone := _cause_of_lost_results(subject, name, exact, wrong, zeros_count)):
         return (*gone, keep)
-    code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
+    code, evidence = _cause_by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
     if "mask" in evidence:  # what reads the mask is to be kept, and it lies inside of what is seen
-        keep = (*mask_readers(subject, name, evidence["mask"]), *keep)
+        keep = (*list_mask_readers(subject, name, evidence["mask"]), *keep)
     if evidence.get("from", "") in subject.rounded_unseen:
         keep = (evidence["from"], *keep)
-    if code == "other_arithmetic" and (told := other_operator(subject, name)):
+    if code == "other_arithmetic" and (told := find_other_operator(subject, name)):
         return "files_differ", told, (name,)
     return code, evidence, keep
 
 
-def _case_of(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Case | None:
+def _make_case(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Case | None:
     """For experiments; None where its results were not kept, or are no numbers of one shape."""
     if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind in "USOb":
         return None
@@ -149,10 +151,10 @@ def _case_of(subject: Subject, alone: Alone, name: str, exact: Array | None, wro
     return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
 
 
-def _few_bits(case: Case) -> Told | None:
+def _cause_in_few_bits(case: Case) -> Told | None:
     """Return the weight that a quantiser's file holds in few bits, where the operator's error goes with the original's
     in its place; None where it does not."""
-    pairs = weights_in_few_bits(case.subject, case.name)
+    pairs = find_weights_in_few_bits(case.subject, case.name)
     for key, (b, t) in pairs.items():
         off = float(np.linalg.norm((t - b).astype(np.float64)) / (np.linalg.norm(b.astype(np.float64)) or 1.0))
         proven = case.proven("few_bits", {"weight": key, "off": off})
@@ -161,7 +163,7 @@ def _few_bits(case: Case) -> Told | None:
     return None
 
 
-def _broken(subject: Subject, amplifier: str) -> Evidence:
+def _count_broken(subject: Subject, amplifier: str) -> Evidence:
     """Return how many NaN and Inf an operator makes in the target alone, of which the number is all that there is to
     say."""
     numbers = subject.row_of[amplifier].comparison
@@ -174,23 +176,27 @@ def _broken(subject: Subject, amplifier: str) -> Evidence:
 def _enlarges(subject: Subject, name: str, amplifier: str) -> bool:
     """Return whether what an operator is given comes out larger; one where an error only shows first does not enlarge
     it."""
-    return _factor(subject, name, amplifier) >= _LEAST_FACTOR
+    return _measure_factor(subject, name, amplifier) >= _LEAST_FACTOR
 
 
-def _factor(subject: Subject, name: str, amplifier: str) -> float:
+def _measure_factor(subject: Subject, name: str, amplifier: str) -> float:
     """Return how much larger the error is behind the amplifier than in what it reads; where that is next to nothing,
     than at the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
-    error = finite_l2(subject.row_of[amplifier]) or 0.0
-    inherited = max((finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0)
+    error = compute_finite_l2(subject.row_of[amplifier]) or 0.0
+    inherited = max(
+        (compute_finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0
+    )
     step = error / inherited if inherited else math.inf
-    own = finite_l2(subject.row_of[name]) or 0.0
+    own = compute_finite_l2(subject.row_of[name]) or 0.0
     return step if step >= _LEAST_FACTOR or not own else error / own
 
 
-def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool) -> Told | None:
+def _cause_of_lost_results(
+    subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool
+) -> Told | None:
     """Return what became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
     least = smallest_of(narrow_type(subject, name))
-    vanished = _vanished(constants_of(subject, name), least)
+    vanished = _find_vanished_constant(constants_of(subject, name), least)
     if vanished:
         return "weight_underflow", vanished
     if exact is None or wrong is None or not least or not zeros_count:
@@ -201,13 +207,15 @@ def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None,
     return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
 
 
-def _narrowed_range(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Told | None:
+def _cause_of_wide_range(
+    subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None
+) -> Told | None:
     """Return what makes the quantised range wide: then half a step, as little as it is beside the largest, is all of
     the rest; None where nothing does."""
     if exact is None or wrong is None or not is_quantised(narrow_type(subject, name)):
         return None
     case = Case(subject=subject, alone=alone, name=name, exact=exact.astype(np.float64), wrong=wrong.astype(np.float64))
-    code, evidence = grid_cause(case)
+    code, evidence = find_grid_cause(case)
     return None if code == "coarse" else (code, evidence)
 
 
@@ -247,7 +255,7 @@ class _Operator:
 
     @cached_property
     def largest_input(self) -> float:
-        return largest_input(self.subject, self.name)
+        return find_largest_input(self.subject, self.name)
 
     @cached_property
     def case(self) -> Case:
@@ -258,30 +266,31 @@ class _Operator:
     def vanished(self) -> Evidence:
         """A constant whose tiny numbers make the error, or where that could not be tried, one that the type turned into
         0, or that its results show to be gone."""
-        ran, found = tiny_constant(self.case) if self.narrow not in WIDE else (False, {})
+        ran, found = find_tiny_constant(self.case) if self.narrow not in WIDE else (False, {})
         if ran:
             return found
-        there = _vanished(self.constants, self.least)
-        return there or _vanished_there(self.constants, self.least, self.exact, self.wrong)
+        there = _find_vanished_constant(self.constants, self.least)
+        return there or _find_partly_vanished_constant(self.constants, self.least, self.exact, self.wrong)
 
 
-def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
+def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
     """By the first rule that tells it: what cannot be otherwise comes before what is only likely."""
     with np.errstate(all="ignore"):
         exact, wrong = exact.astype(np.float64), wrong.astype(np.float64)
     one = _Operator(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
     for rule in (
-        _beyond_the_range, _born_there, _read_on_steps, _in_integers, _below_the_range, _divided_by_infinity,
-        _otherwise_in_float32, _in_sums,
+        _cause_beyond_range, _cause_born_there, _read_on_steps, _cause_in_integers, _cause_below_range,
+        _cause_divided_by_infinity,
+        _cause_in_float32, _cause_in_sums,
     ):  # fmt: skip
         if evidence := rule(one):
             return evidence
     if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
         return "cancellation", inside
-    return _or_unfound(one, _too_coarse(one.subject, one.name, one.found))
+    return _told_or_not_found(one, _cause_too_coarse(one.subject, one.name, one.found))
 
 
-def _or_unfound(one: _Operator, told: Told) -> Told:
+def _told_or_not_found(one: _Operator, told: Told) -> Told:
     """Return what is said where no rule tells a cause: of one that does not round but more, what was tried in vain."""
     if told[0] != "coarse" or not one.case.refuted or (one.found.units or 0.0) <= BEYOND:
         return told
@@ -292,7 +301,7 @@ def _or_unfound(one: _Operator, told: Told) -> Told:
     return "unfound", {"tried": say("tried_each", items=tried), "units": one.found.units}
 
 
-def _beyond_the_range(one: _Operator) -> Told | None:
+def _cause_beyond_range(one: _Operator) -> Told | None:
     """Weights, or results that make the error, above what a narrow type holds; beside float64, float32 is one."""
     if one.narrow in WIDE and not is_finer(one.subject, one.name):
         return None
@@ -303,17 +312,19 @@ def _beyond_the_range(one: _Operator) -> Told | None:
         top = float(np.max(np.abs(values))) if values.size else 0.0
         # a number is often computed with in a wider type, and then only results are beyond the narrow one
         beyond = math.isfinite(top) and top > limit and not (values.size == 1 and only_results)
-        if beyond and (told := _proven(one, "weight_overflow", {"weight": weight, "largest": top, "limit": limit})):
+        if beyond and (
+            told := _prove_cause(one, "weight_overflow", {"weight": weight, "largest": top, "limit": limit})
+        ):
             return told
     if too_large.any() and error_share(one.exact, one.wrong, too_large) > 0.2:
         # as the model has it: what ran alone was given rounded inputs
         model = max(largest_of_row(one.subject, one.name), limit)
         largest = model if model > limit else float(np.abs(one.exact)[finite].max())
-        return _proven(one, "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())})
+        return _prove_cause(one, "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())})
     return None
 
 
-def _born_there(one: _Operator) -> Told | None:
+def _cause_born_there(one: _Operator) -> Told | None:
     """NaN or Inf that the operator itself made."""
     found = one.found
     if not (found.born_nan or found.born_inf):
@@ -325,7 +336,7 @@ def _born_there(one: _Operator) -> Told | None:
     reaches = REACH_FURTHER - SQUARE_NOTHING
     if one.narrow not in WIDE and (one.types & reaches or one.largest_input > one.limit):
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
-    return "born", born_there(one.subject, one.name, found.born_nan, found.born_inf)
+    return "born", describe_born(one.subject, one.name, found.born_nan, found.born_inf)
 
 
 def _read_on_steps(one: _Operator) -> Told | None:
@@ -343,12 +354,12 @@ def _read_on_steps(one: _Operator) -> Told | None:
             "asked": ", ".join(f"{key} {value}" for key, value in asked.items()) or meta.op_type,
         }  # fmt: skip
         given = None if one.case is None else one.case.given(sources[0])
-        by_whom = asked or block or given is None or outlier_of(given) is None  # else the outlier is why it loses
-        if by_whom and (told := _proven(one, "reads_rounded", evidence)):
+        by_whom = asked or block or given is None or find_outlier(given) is None  # else the outlier is why it loses
+        if by_whom and (told := _prove_cause(one, "reads_rounded", evidence)):
             return told
     # an engine that fuses a quantiser into what makes its input calls it by that one's name
     by_file = subject.quantised_file or (subject.two_files and not subject.quantises and is_quantised(one.narrow))
-    scaled = coarse_scale(one.case) if by_file else {}
+    scaled = find_coarse_scale(one.case) if by_file else {}
     return ("coarse_scale", scaled) if scaled else None
 
 
@@ -356,19 +367,19 @@ _ASKS = ("accuracy_level",)
 """Attributes by which a file lets an operator of floats compute in integers."""
 
 
-def _in_integers(one: _Operator) -> Told | None:
+def _cause_in_integers(one: _Operator) -> Told | None:
     """Of a quantised type it is the grid, one way or the other."""
     if not is_quantised(one.narrow):
         return None
-    if one.subject.quantised_file and (told := stored_cause(one.case)):
+    if one.subject.quantised_file and (told := find_stored_cause(one.case)):
         return told
-    if mask := quantised_mask(one.subject, one.name):
+    if mask := find_quantised_mask(one.subject, one.name):
         return "mask_range", mask
-    code, evidence = grid_cause(one.case)
+    code, evidence = find_grid_cause(one.case)
     if code == "outlier_channel" and evidence["from"] and "left" not in evidence:  # something inside may be why instead
-        inner, values = rounded_most(one.subject, one.name, one.found.rel_l2 or 0.0)
+        inner, values = find_most_rounded(one.subject, one.name, one.found.rel_l2 or 0.0)
         if inner and inner != evidence["from"]:
-            code, evidence = _of_inner(one.subject, inner, values)
+            code, evidence = _cause_of_inner_tensor(one.subject, inner, values)
     if code != "coarse":
         return code, evidence
     if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
@@ -380,38 +391,40 @@ def _in_integers(one: _Operator) -> Told | None:
     beyond = (one.found.units or 0.0) > BEYOND  # no rounding of these inputs is so large
     if one.subject.quantised_file and beyond and not rounds_inside(one.subject, one.name):
         return "other_arithmetic", {"rel_l2": one.found.rel_l2}
-    return _or_unfound(one, _too_coarse(one.subject, one.name, one.found))
+    return _told_or_not_found(one, _cause_too_coarse(one.subject, one.name, one.found))
 
 
-def _of_inner(subject: Subject, inner: str, values: Array) -> Told:
+def _cause_of_inner_tensor(subject: Subject, inner: str, values: Array) -> Told:
     """Return why rounding a tensor inside of a region to integers loses so much."""
-    outlier = outlier_of(values)
+    outlier = find_outlier(values)
     if outlier is None:
         return "coarse", {"units": None}
-    return "outlier_channel", {"from": inner, "who": of_whom(subject, inner, values, outlier), **outlier}
+    return "outlier_channel", {"from": inner, "who": describe_outlier(subject, inner, values, outlier), **outlier}
 
 
-def _below_the_range(one: _Operator) -> Told | None:
+def _cause_below_range(one: _Operator) -> Told | None:
     """Weights, or results that make the error, below what a narrow type holds."""
     if one.narrow in WIDE:
         return None
     if one.vanished:
         return "weight_underflow", one.vanished
-    if (rounded := rounded_off(one.constants, one.narrow, one.found.rel_l2)) and not tiny_constant(one.case)[0]:
+    if (rounded := find_rounded_off(one.constants, one.narrow, one.found.rel_l2)) and not find_tiny_constant(one.case)[
+        0
+    ]:
         return "weight_underflow", rounded
-    lost = lost_digits(one.exact, one.wrong, one.narrow)
+    lost = find_lost_digits(one.exact, one.wrong, one.narrow)
     if lost.any() and error_share(one.exact, one.wrong, lost) > _MOST_OF_IT:
-        return _proven(one, "underflow", below_the_range(lost, one.wrong, one.narrow))
+        return _prove_cause(one, "underflow", describe_underflow(lost, one.wrong, one.narrow))
     return None
 
 
-def _proven(one: _Operator, code: str, evidence: Evidence) -> Told | None:
+def _prove_cause(one: _Operator, code: str, evidence: Evidence) -> Told | None:
     """Return a cause with its evidence, where its experiment bears it out, or has none that can be run."""
     proven = one.case.proven(code, evidence)
     return None if proven is None else (code, proven)
 
 
-def _divided_by_infinity(one: _Operator) -> Told | None:
+def _cause_divided_by_infinity(one: _Operator) -> Told | None:
     """Results that became 0, a whole line at once: a square inside was infinite, and they were divided by it."""
     gone = (one.exact != 0) & (one.wrong == 0)
     if not gone.any() or error_share(one.exact, one.wrong, gone) <= _MOST_OF_IT:
@@ -426,14 +439,14 @@ def _divided_by_infinity(one: _Operator) -> Told | None:
     return None
 
 
-def _otherwise_in_float32(one: _Operator) -> Told | None:
+def _cause_in_float32(one: _Operator) -> Told | None:
     """Too much for float32's rounding: other weights, TF32's 11 bits, or another computation."""
     error = one.found.rel_l2 or 0.0
-    held = narrower_constants(one.subject, one.name) if one.narrow == "float32" else {}
-    if held and (proven := _proven(one, "held_narrower", held)):
+    held = find_narrower_constants(one.subject, one.name) if one.narrow == "float32" else {}
+    if held and (proven := _prove_cause(one, "held_narrower", held)):
         return proven
     if one.narrow == "float32" and one.types & SUM_UP:
-        if rounded := other_weight(one.subject, one.name):
+        if rounded := find_other_weight(one.subject, one.name):
             return "files_differ", rounded
         if _LEAST_TF32 <= error * 2**11 <= _MOST_TF32:
             return "tf32", {"units": error * 2**11, "count": 1}
@@ -442,25 +455,25 @@ def _otherwise_in_float32(one: _Operator) -> Told | None:
     return None
 
 
-def _in_sums(one: _Operator) -> Told | None:
+def _cause_in_sums(one: _Operator) -> Told | None:
     """Terms that cancel, or more of them than the type adds up well."""
     if (inside := _subtracts_a_constant(one.subject, one.name, one.constants)) and (
-        told := _proven(one, "cancellation", inside)
+        told := _prove_cause(one, "cancellation", inside)
     ):
         return told
     if not one.types & SUM_UP:
         return None
     if (inside := _cancels_inside(one.subject, one.name, one.constants)) and (
-        told := _proven(one, "cancellation", inside)
+        told := _prove_cause(one, "cancellation", inside)
     ):
         return told
-    depth = depth_of(one.subject, one.name, one.constants)
+    depth = count_terms(one.subject, one.name, one.constants)
     if depth > 1 and (one.found.units or 0.0) <= _PER_TERM * depth:
         return "long_reduction", {"depth": depth, "units": one.found.units}
     return None
 
 
-def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
+def _cause_too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     """That the type is too coarse is said only where the baseline computed the same in a finer one, and better.
 
     Two sides of one type have no such measurement: whatever differs there was computed otherwise. Nor is it float32's
@@ -482,11 +495,15 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     return "inside_body" if types_of(subject, name) & BODIES else "coarse", {"units": found.units}
 
 
-def _amplified(subject: Subject, name: str, amplifier: str, broken: Evidence) -> Told:
+def _cause_amplified(subject: Subject, name: str, amplifier: str, broken: Evidence) -> Told:
     row = subject.row_of[amplifier]
     sources = subject.sources(amplifier)
-    factor = _factor(subject, name, amplifier)
-    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": acting_type(subject, amplifier), "factor": factor}
+    factor = _measure_factor(subject, name, amplifier)
+    evidence: Evidence = {
+        "amplifier": amplifier,
+        "amplifier_type": find_acting_type(subject, amplifier),
+        "factor": factor,
+    }
     if broken:
         return "amplified", {**evidence, **broken}
     # what is subtracted inside may be made as large again by what comes behind it, a factor say
@@ -501,17 +518,19 @@ def _amplified(subject: Subject, name: str, amplifier: str, broken: Evidence) ->
     return "amplified", evidence
 
 
-def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
+def _find_vanished_constant(constants: Mapping[str, Array], least: float) -> Evidence:
     """Return a constant, an epsilon or variances say, below what the type can hold; {} where there is none."""
     for weight, values in constants.items():
-        if least and _half_are_below(values, least):
+        if least and _are_half_below(values, least):
             middle = float(np.median(np.abs(values[values != 0])))
             if middle < least:
                 return {"weight": weight, "value": middle, "smallest": least}
     return {}
 
 
-def _vanished_there(constants: Mapping[str, Array], least: float, exact: Array, wrong: Array) -> Evidence:
+def _find_partly_vanished_constant(
+    constants: Mapping[str, Array], least: float, exact: Array, wrong: Array
+) -> Evidence:
     """Return a constant of one number a channel, variances say, some of which are below the type, where most of the
     error is in their channels, and no NaN or Inf elsewhere; {} where there is none."""
     broken = np.isfinite(exact) & ~np.isfinite(wrong)
@@ -530,7 +549,7 @@ def _vanished_there(constants: Mapping[str, Array], least: float, exact: Array, 
     return {}
 
 
-def _half_are_below(values: Array, least: float) -> bool:
+def _are_half_below(values: Array, least: float) -> bool:
     """Return whether half of what is not 0 is smaller, without which no median is; to count takes a tenth of the
     time."""
     some = below = 0
@@ -552,8 +571,8 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
     if not weights or not own or not size:
         return {}
     rms = math.sqrt(float(np.mean(np.square(weights[-1].astype(np.float64)))))
-    terms = size * rms * math.sqrt(depth_of(subject, name, constants))
-    if terms < NEARLY_EQUAL * own or _made_small_behind(subject, name):
+    terms = size * rms * math.sqrt(count_terms(subject, name, constants))
+    if terms < NEARLY_EQUAL * own or _is_made_small_behind(subject, name):
         return {}
     summing = [meta.op_type for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) in SUM_UP]
     return {
@@ -562,7 +581,7 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
     }  # fmt: skip
 
 
-def _made_small_behind(subject: Subject, name: str) -> bool:
+def _is_made_small_behind(subject: Subject, name: str) -> bool:
     """Return whether something behind the first product of a region makes its result small, a softmax say, or another
     product: then the size of the region's result says nothing of the terms of the first."""
     types = [plain_type(meta.op_type) for meta in subject.region_of.get(name, ())]
@@ -582,12 +601,13 @@ def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, A
     if not own or not math.isfinite(largest) or largest < NEARLY_EQUAL * own:
         return {}
     return {
-        "amplifier": name, "amplifier_type": acting_type(subject, name), "factor": largest / own, "input_size": largest,
+        "amplifier": name, "amplifier_type": find_acting_type(subject, name), "factor": largest / own,
+        "input_size": largest,
         "output_size": own, "own": len(constants),
     }  # fmt: skip
 
 
-def not_obeyed(subject: Subject, name: str) -> Evidence:
+def find_disobeyed_request(subject: Subject, name: str) -> Evidence:
     """Return what the user asked of an operator's precision and the engine did instead, where its session tells so; {}
     where it did as asked."""
     for meta in reversed(subject.region_of.get(name, ())):

@@ -12,17 +12,17 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..pairing.align import stem
+from ..pairing.align import strip_iteration
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Overlap, RepairedSet
 from .criteria import FAR, FEW, FIFTH, HALF, LITTLE, PART, SMALLER
 from .culprits import is_far_off
-from .effects import Carried, Sink, error_without
+from .effects import Carried, Sink, measure_error_without
 from .introduced import Alone
 from .subject import Subject
 from .work import Work
 
-__all__ = ["confirmed", "few_that_halve", "overlapping", "with_repairs", "with_set_left_out"]
+__all__ = ["confirm_culprits", "find_few_that_halve", "find_overlap", "with_repairs", "with_set_left_out"]
 
 
 _FIRST = 4
@@ -36,7 +36,7 @@ _REPAIRED = 3
 """Culprits of which it is measured what their repair leaves, unasked: each takes a run of the baseline."""
 
 
-def confirmed(
+def confirm_culprits(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any], work: Work, dropped: frozenset[str] = frozenset(),
 ) -> tuple[Culprit, ...]:  # fmt: skip
@@ -60,37 +60,37 @@ def confirmed(
 
     def without(left_out: Collection[str]) -> float | None:
         work.go_on()
-        return error_without(subject, alone, names, left_out, sink, plain)
+        return measure_error_without(subject, alone, names, left_out, sink, plain)
 
     whole = without(())
     if whole is None or not math.isfinite(whole) or whole < HALF * sink.rel_l2:
         return culprits
     first = culprits[0]
     if subject.far(first.introduced, first.units, FAR):
-        return _far(subject, alone, culprits, tried, sinks, plain, work, without, whole, dropped)
+        return _confirm_beyond_rounding(subject, alone, culprits, tried, sinks, plain, work, without, whole, dropped)
     if whole > sink.rel_l2 / HALF:
         return culprits
     together = [one for one in culprits if one is first or (first.amplifier and one.amplifier == first.amplifier)]
-    family = _family(alone, together, first.amplifier)
+    family = _family_of(alone, together, first.amplifier)
     left = without(family)
     if left is None:
         return culprits
     times = sink.rel_l2 / whole  # to hold a replay against what the target gave; what is told is the replay's own
     if left * times * SMALLER > sink.rel_l2:
         others = tuple(one for one in culprits if one not in together)
-        every = _family(alone, culprits, first.amplifier)
+        every = _family_of(alone, culprits, first.amplifier)
         if not others:
-            every |= _next_to(tried, family, sink)
+            every |= _find_equal_of_family(tried, family, sink)
         both = without(every) if every > family else None
         smaller = SMALLER if others else 1 / HALF
         if is_far_off(subject, sink) and both is not None and both * times * smaller <= sink.rel_l2:
             left, family = both, every
         else:
-            return confirmed(subject, alone, others, tried, sinks, plain, work, dropped | family)
-    return (_known(subject, alone, first, family, left, whole), *culprits[1:])
+            return confirm_culprits(subject, alone, others, tried, sinks, plain, work, dropped | family)
+    return (_with_error_left(subject, alone, first, family, left, whole), *culprits[1:])
 
 
-def _far(
+def _confirm_beyond_rounding(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any], work: Work, without: Callable[[Collection[str]], float | None], whole: float,
     dropped: frozenset[str],
@@ -99,13 +99,13 @@ def _far(
     operators."""
     first, sink = culprits[0], next(one for one in sinks if one.name == culprits[0].at)
     replayed = whole <= sink.rel_l2 / HALF
-    family = _family(alone, [first], first.amplifier)
+    family = _family_of(alone, [first], first.amplifier)
     left = without(family)
     if left is None:
         return culprits
     if left * SMALLER > whole:
         rivals = [one for one in culprits[1:] if one.at == sink.name and not one.amplifier][: _FIRST - 1]
-        families = {one.name: _family(alone, [one], "") for one in rivals}
+        families = {one.name: _family_of(alone, [one], "") for one in rivals}
         lefts = {name: found for name in families if (found := without(families[name])) is not None}
         least = min(lefts, key=lefts.__getitem__, default="")
         if least and LITTLE * lefts[least] < left:
@@ -113,18 +113,18 @@ def _far(
             culprits = (first, *(one for one in culprits if one is not first))
             left, family = lefts[least], families[least]
     if left * LITTLE > whole:
-        every = dropped.union(*(_family(alone, [one], one.amplifier) for one in culprits))
+        every = dropped.union(*(_family_of(alone, [one], one.amplifier) for one in culprits))
         all_left = without(every) if every > family else left
         too_much = all_left is not None and all_left * LITTLE > whole and (replayed or all_left > sink.rel_l2)
         if too_much and not CAUSES[first.cause].fails:
             others = tuple(one for one in culprits if one.at != sink.name)
-            return confirmed(subject, alone, others, tried, sinks, plain, work)
+            return confirm_culprits(subject, alone, others, tried, sinks, plain, work)
     if not replayed:
         return culprits
-    return (_known(subject, alone, first, family, left, whole), *culprits[1:])
+    return (_with_error_left(subject, alone, first, family, left, whole), *culprits[1:])
 
 
-def _known(
+def _with_error_left(
     subject: Subject, alone: Alone, first: Culprit, family: Collection[str], left: float, whole: float
 ) -> Culprit:
     """Return the first culprit with what is left without it, and without what else was left out with it."""
@@ -144,12 +144,12 @@ def with_repairs(
     for place, one in enumerate(culprits if work.full else culprits[:_REPAIRED]):
         effect = next((effect for effect in tried.effects.get(one.name, ()) if effect.at == one.at), None)
         sink = judged.get(one.at)
-        if effect is None or sink is None or subject.times(one.name) > 1 or stem(one.name) != one.name:
+        if effect is None or sink is None or subject.times(one.name) > 1 or strip_iteration(one.name) != one.name:
             continue
 
         def left(out: Collection[str], sink: Sink = sink) -> float | None:
             work.go_on()
-            error = error_without(subject, alone, list(alone.found), out, sink, plain)
+            error = measure_error_without(subject, alone, list(alone.found), out, sink, plain)
             return error if error is not None and math.isfinite(error) else None
 
         if one.at not in wholes:
@@ -160,7 +160,7 @@ def with_repairs(
     return tuple(found)
 
 
-def few_that_halve(
+def find_few_that_halve(
     subject: Subject, alone: Alone, tried: Carried, sinks: Sequence[Sink], at: str, plain: Mapping[str, Any],
     work: Work, *, beyond: bool,
 ) -> tuple[tuple[str, ...], tuple[RepairedSet, ...]]:  # fmt: skip
@@ -182,7 +182,7 @@ def few_that_halve(
 
     def left(out: Collection[str]) -> float | None:
         work.go_on()
-        error = error_without(subject, alone, list(alone.found), out, sink, plain)
+        error = measure_error_without(subject, alone, list(alone.found), out, sink, plain)
         return error if error is not None and math.isfinite(error) else None
 
     whole, ran = left(()), dict[tuple[str, ...], float]()
@@ -196,12 +196,12 @@ def few_that_halve(
         return replayed and ran.get(tuple(names), math.inf) <= HALF * whole
 
     found = min((name for name in likely if halves([name])), key=lambda name: ran[name,], default="")
-    few = (found,) if found else _first_few(ranked, halves) if beyond else ()
+    few = (found,) if found else _smallest_halving_prefix(ranked, halves) if beyond else ()
     told = tuple(RepairedSet(names=names, left=error, whole=whole) for names, error in ran.items())
     return few, told
 
 
-def _first_few(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+def _smallest_halving_prefix(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
     """Return the fewest of those that make most, of at most three of them or a fifth, that halve an error; each is
     needed."""
     most = max(FEW, len(ranked) // FIFTH)
@@ -233,7 +233,7 @@ def with_set_left_out(
     return (first, *culprits[1:])
 
 
-def _next_to(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:
+def _find_equal_of_family(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:
     """Return the operator whose error alone makes most at a sink besides a family's, where two are few of those
     tried."""
     share = {
@@ -243,12 +243,12 @@ def _next_to(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:
     return {max(share, key=share.__getitem__)} if len(share) >= _MANY else set()
 
 
-def _family(alone: Alone, culprits: Sequence[Culprit], amplifier: str) -> set[str]:
+def _family_of(alone: Alone, culprits: Sequence[Culprit], amplifier: str) -> set[str]:
     """Return the tensors whose errors are left out with these culprits, an operator's of a loop in all its
     iterations."""
     named = {part for one in culprits for part in (one.name, *one.keep)} - {amplifier}
-    looped = {stem(name) for name in named if stem(name) != name}
-    return named | {name for name in alone.found if stem(name) in looped}
+    looped = {strip_iteration(name) for name in named if strip_iteration(name) != name}
+    return named | {name for name in alone.found if strip_iteration(name) in looped}
 
 
 # Errors that do not add up: behind a threshold, a sigmoid or a normalisation one operator's error may do what all do.
@@ -256,7 +256,7 @@ def _family(alone: Alone, culprits: Sequence[Culprit], amplifier: str) -> set[st
 # Then an operator alone makes the whole error, and without it the others make as much: nobody is the cause, and mending
 # that one operator mends nothing. How many have to be left out together says how far from one operator's fault it is.
 
-def overlapping(
+def find_overlap(
     subject: Subject, alone: Alone, tried: Carried, sinks: Sequence[Sink], at: str, plain: Mapping[str, Any], work: Work
 ) -> Overlap | None:
     """Of an error that nobody is named for: the operator that makes most of it alone, where that is over half; None
@@ -273,7 +273,7 @@ def overlapping(
 
     def left(count: int) -> float | None:
         work.go_on()
-        return error_without(subject, alone, names, ranked[:count], sink, plain)
+        return measure_error_without(subject, alone, names, ranked[:count], sink, plain)
 
     whole, without = left(0), left(1)
     if not whole or without is None:

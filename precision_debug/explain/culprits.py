@@ -6,16 +6,16 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ..numbers.born import finite_l2, infinite_introduced, may_be_mask
-from ..pairing.align import stem
+from ..numbers.born import compute_finite_l2, make_introduced_infinite, may_be_mask
+from ..pairing.align import strip_iteration
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
-from .casts import costs_what_a_cast_costs
-from .causes import cause_of
+from .casts import is_within_one_cast
+from .causes import find_cause
 from .criteria import DROP, FAR, HALF, LEAST_PART, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
-from .files import files_differ
-from .grid import outlier_of
+from .files import find_file_difference
+from .grid import find_outlier
 from .introduced import MASK, Alone, may_be_handed_nan
 from .operator_facts import is_quantised, narrow_type, operators_of
 from .operators import BODIES, MOVE, SELECT, plain_type
@@ -23,8 +23,15 @@ from .subject import Subject
 from .units import BEYOND, LOOK, MOST, is_suspicious, largest_of, smallest_of
 
 __all__ = [
-    "candidates_of", "first_failing", "is_far_off", "kept_through", "largest_growth", "non_finite_alone", "rank",
-    "suspects_before", "suspicious",
+    "find_first_failing",
+    "find_largest_growth",
+    "find_suspicious_sinks",
+    "is_far_off",
+    "is_non_finite_in_target_alone",
+    "list_candidates",
+    "list_early_suspects",
+    "list_kept_through",
+    "rank",
 ]  # fmt: skip
 
 
@@ -43,21 +50,23 @@ _REGION = 8
 """Operators of a fused region up to which each is named."""
 
 
-def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
+def list_kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
     """Return the tensors with what is fused into them and what lies between an author and its amplifier, and behind
     them each that only moves their numbers or is beyond the type as they are, or chooses among them for another
     amplifier.
 
     What reads the last of them is kept as well by whoever follows the advice: it is what brings the numbers back.
     """
-    between = _between(subject, keep[0], amplifier) if amplifier else []
+    between = _list_carriers_between(subject, keep[0], amplifier) if amplifier else []
     whole = (keep[0], *between, *keep[1:])
     where = CAUSES[cause].out_of_range
-    found = dict.fromkeys(part for name in whole for part in (*_fused(subject, name), name))
+    found = dict.fromkeys(part for name in whole for part in (*_list_fused_operators(subject, name), name))
     waiting = list(keep)
     while waiting and len(found) < _MOST:
         for reader in subject.readers.get(waiting.pop(0), ()):
-            beyond = (where == "above" and _beyond(subject, reader)) or (where == "below" and _below(subject, reader))
+            beyond = (where == "above" and _is_beyond_type(subject, reader)) or (
+                where == "below" and _is_below_normal(subject, reader)
+            )
             again = amplifier and reader != amplifier and _chooses(subject, reader) and _grows(subject, reader)
             if reader not in found and (beyond or again or subject.only_moves(reader)):
                 found[reader] = None
@@ -65,14 +74,14 @@ def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: s
     return tuple(found)
 
 
-def _between(subject: Subject, author: str, amplifier: str) -> list[str]:
+def _list_carriers_between(subject: Subject, author: str, amplifier: str) -> list[str]:
     """Return what carries an author's numbers to the amplifier, in order: rounded there, they would be as coarse
     again."""
     carry = (subject.descendants(author) - {amplifier}) & subject.ancestors(amplifier)
     return sorted(carry, key=lambda name: subject.order.get(name, 0)) if len(carry) <= _CARRIED else []
 
 
-def _fused(subject: Subject, name: str) -> list[str]:
+def _list_fused_operators(subject: Subject, name: str) -> list[str]:
     """Return the operators of a region that was seen as one, in order, where they are few: none of them has a tensor of
     its own in the target, and each has a name that can be given."""
     inside = [meta.name for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
@@ -90,9 +99,9 @@ def _grows(subject: Subject, name: str) -> bool:
     seen, waiting = {name}, [name]
     while waiting:
         current = waiting.pop()
-        error = finite_l2(subject.row_of[current]) or 0.0
+        error = compute_finite_l2(subject.row_of[current]) or 0.0
         for reader in subject.readers.get(current, ()):
-            if error and (finite_l2(subject.row_of[reader]) or 0.0) > _GROWN * error:
+            if error and (compute_finite_l2(subject.row_of[reader]) or 0.0) > _GROWN * error:
                 return True
             if reader not in seen and _chooses(subject, reader):
                 seen.add(reader)
@@ -100,7 +109,7 @@ def _grows(subject: Subject, name: str) -> bool:
     return False
 
 
-def _beyond(subject: Subject, name: str) -> bool:
+def _is_beyond_type(subject: Subject, name: str) -> bool:
     """Return whether the baseline's numbers are beyond the target's type; masks are not."""
     numbers = subject.row_of[name].comparison
     if numbers is None or numbers.base.min is None or numbers.base.max is None:
@@ -108,7 +117,7 @@ def _beyond(subject: Subject, name: str) -> bool:
     return largest_of(subject.narrow_type) < max(abs(numbers.base.min), abs(numbers.base.max)) < MASK
 
 
-def _below(subject: Subject, name: str) -> bool:
+def _is_below_normal(subject: Subject, name: str) -> bool:
     """Return whether most of the baseline's numbers are below the target's normal ones, where each loses digits."""
     numbers = subject.row_of[name].comparison
     return numbers is not None and 0 < (numbers.base.rms or 0.0) < smallest_of(subject.narrow_type) * 2**10
@@ -118,7 +127,7 @@ ALONE = 1 - 1 / DROP**2
 """The share of the squared error without which a third of the error is left: 89 %."""
 
 
-def first_failing(subject: Subject) -> str:
+def find_first_failing(subject: Subject) -> str:
     """Return the first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none
     is."""
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
@@ -127,12 +136,12 @@ def first_failing(subject: Subject) -> str:
         numbers = row.comparison
         if numbers is None or numbers.identical:
             continue
-        if non_finite_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
+        if is_non_finite_in_target_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
             return row.name
     return ""
 
 
-def non_finite_alone(row: Row) -> bool:
+def is_non_finite_in_target_alone(row: Row) -> bool:
     """Return whether the target has NaN or Inf where the baseline has numbers; a mask that overflows to -inf is
     none."""
     numbers = row.comparison
@@ -142,25 +151,25 @@ def non_finite_alone(row: Row) -> bool:
     return numbers.target.nan > numbers.base.nan or more
 
 
-def suspects_before(subject: Subject, most: int = 24) -> list[str]:
+def list_early_suspects(subject: Subject, most: int = 24) -> list[str]:
     """Return tensors whose operators are worth a look before anything is measured: those whose readers amplify their
     error."""
     scores: dict[str, float] = {}
     for name, row in subject.row_of.items():
-        error = finite_l2(row)
+        error = compute_finite_l2(row)
         sources = [source for source in subject.sources(name) if source in subject.row_of]
-        inherited = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
+        inherited = max((compute_finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
         floor = max(inherited, subject.unit_behind(name))
         growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
         if row.non_finite:
             growth = max(growth, 1e6)
-        for suspect in (name, *_makers(subject, sources)):
+        for suspect in (name, *_list_makers(subject, sources)):
             scores[suspect] = max(scores.get(suspect, 0.0), growth)
     ranked = sorted(scores, key=lambda name: (-scores[name], subject.order.get(name, 0)))
     return ranked[:most]
 
 
-def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
+def _list_makers(subject: Subject, names: Sequence[str]) -> list[str]:
     """These tensors; of what was only moved about, the ones that it was made of, too."""
     found: list[str] = []
     waiting = list(names)
@@ -172,12 +181,12 @@ def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
     return found
 
 
-def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
+def find_suspicious_sinks(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
     """Return the sinks whose authors are to be looked for: see bounds.is_suspicious. expected: as far as it is
     known."""
     at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
     # what few bits lose hides a wrong weight or setting, which the two files show whatever its size
-    other = subject.weights_alone and any(files_differ(subject, name) for name in subject.row_of)
+    other = subject.weights_alone and any(find_file_difference(subject, name) for name in subject.row_of)
     return frozenset(
         sink.name for sink in sinks
         if other or sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
@@ -185,7 +194,7 @@ def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, f
     )  # fmt: skip
 
 
-def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
+def list_candidates(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
     """Return those whose effect is to be measured, most suspicious first."""
 
     def score(name: str) -> tuple[float, float, int]:
@@ -197,12 +206,12 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
 
     kept = [
         name for name in alone.found
-        if name in alone.exact and name not in subject.bearers and not _innocent(subject, alone, name)
+        if name in alone.exact and name not in subject.bearers and not _is_innocent(subject, alone, name)
     ]  # fmt: skip
     return sorted(kept, key=score)
 
 
-def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
+def _is_innocent(subject: Subject, alone: Alone, name: str) -> bool:
     """Return whether an operator gave what the baseline's gives, or only moves numbers about.
 
     Not where it did more to the same inputs: that of another file may move others, or elsewhere, and an engine may
@@ -223,37 +232,39 @@ def rank(
     looked: Collection[str], few: Collection[str] = (),
 ) -> tuple[Culprit, ...]:  # fmt: skip
     """Return the culprits, worst first; none where no operator stands out. looked: sinks whose error is anybody's: see
-    ``suspicious``. few: who is to blame together, whatever the share of each: see ``confirm.few_that_halve``.
+    ``find_suspicious_sinks``. few: who is to blame together, whatever the share of each: see
+    ``confirm.find_few_that_halve``.
 
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
     error behind a division or a root depends on all the others there.
     """
-    found = _ranked(subject, alone, effects, sinks, first, looked, few)
+    found = _rank_culprits(subject, alone, effects, sinks, first, looked, few)
     wrong = [sink.name for sink in sinks if sink.is_output and sink.name in looked]
     if found or first not in subject.row_of or not subject.descendants(first) & set(wrong):
         return found
     there = [sink for sink in sinks if sink.name == first and not sink.is_output]
     at_first = {name: [effect for effect in carried if effect.at == first] for name, carried in effects.items()}
-    before = _ranked(subject, alone, at_first, there, first, {*looked, first}) if there else found
+    before = _rank_culprits(subject, alone, at_first, there, first, {*looked, first}) if there else found
     if any(is_far_off(subject, sink) for sink in sinks if sink.is_output):
         return before
     felt = {name for name, carried in effects.items() for e in carried if e.at in wrong and e.share >= 1 / DROP}
     return tuple(culprit for culprit in before if culprit.name in felt)
 
 
-def _ranked(
+def _rank_culprits(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
     looked: Collection[str], few: Collection[str] = (),
 ) -> tuple[Culprit, ...]:  # fmt: skip
     by_name = {sink.name: sink for sink in sinks}
     together = {
-        **_of_one_outlier(subject, alone, effects, by_name), **_amplified_together(subject, alone, effects, by_name),
+        **_group_by_outlier(subject, alone, effects, by_name), **_group_amplified_together(subject, alone, effects,
+        by_name),
     }  # fmt: skip
-    iterations = _iterations(subject, effects, by_name)
+    iterations = _merge_iterations(subject, effects, by_name)
     found: list[tuple[bool, Culprit]] = []
     for name, carried in effects.items():
         introduced = alone.found[name]
-        effect = _deciding(carried, by_name, looked)
+        effect = _find_deciding_effect(carried, by_name, looked)
         if effect is None or iterations.get(name) == (0.0, 0.0):
             continue
         share, measured = iterations.get(name, (effect.share, effect.share))
@@ -266,7 +277,9 @@ def _ranked(
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
         some = name in together or (far and _leads(sink, name, effects))
         enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
-        certain = subject.weights_alone and bool(files_differ(subject, name))  # told by the files, whatever its share
+        certain = subject.weights_alone and bool(
+            find_file_difference(subject, name)
+        )  # told by the files, whatever its share
         if sink.name not in looked or not (poisons or certain or share >= enough or name in few):
             continue
         if subject.same_steps and not far and not poisons:
@@ -276,14 +289,14 @@ def _ranked(
             continue  # all of the error is that of all of the model, and no more than it may be
         if not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
-        amplifier = "" if far else _breaks(subject, name, effect) or _amplifier(subject, alone, name, effect.at)
-        shown = "" if far or amplifier else _where_it_shows(subject, name, effect)
+        amplifier = "" if far else _breaks(subject, name, effect) or _find_amplifier(subject, alone, name, effect.at)
+        shown = "" if far or amplifier else _find_first_shown(subject, name, effect)
         amplifier = amplifier or shown
-        cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
-        if shown and CAUSES[cause].enlarged and (before := _enlarging_most(subject, name, shown)) != shown:
+        cause, evidence, keep = find_cause(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
+        if shown and CAUSES[cause].enlarged and (before := _find_largest_enlarger(subject, name, shown)) != shown:
             amplifier = before
-            cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
-        if cause == "overflow" and not _really_beyond(subject, name, evidence["limit"]):
+            cause, evidence, keep = find_cause(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
+        if cause == "overflow" and not _is_own_range_beyond(subject, name, evidence["limit"]):
             continue  # of what another operator's overflow left of its inputs
         culprit = Culprit(
             name=name,
@@ -292,14 +305,14 @@ def _ranked(
             cause=cause,
             evidence=evidence,
             confidence="simulated" if subject.simulation else alone.method,
-            introduced=infinite_introduced(introduced).rel_l2,
-            units=infinite_introduced(introduced).units,
+            introduced=make_introduced_infinite(introduced).rel_l2,
+            units=make_introduced_infinite(introduced).units,
             share=measured,
             non_finite=effect.non_finite if sink.non_finite else 0,
             at=effect.at,
             amplifier=amplifier,
             fails_first=_fails_first(subject, name, first),
-            keep=_kept_together(subject, keep, cause, amplifier, together.get(name, ()) if share < HALF else ()),
+            keep=_list_kept_together(subject, keep, cause, amplifier, together.get(name, ()) if share < HALF else ()),
         )
         found.append((poisons, culprit))
     most = max((one.share or 0.0 for poisons, one in found if poisons), default=0.0)
@@ -308,7 +321,7 @@ def _ranked(
         poisons, one = pair
         share = one.share or 0.0
         comparable = poisons and share >= HALF * most
-        usual = costs_what_a_cast_costs(subject, one.name, one.introduced)  # a difference, and no surprise
+        usual = is_within_one_cast(subject, one.name, one.introduced)  # a difference, and no surprise
         # of about as much, the first in execution order; of those that make more than all there is, too
         part = 0.0 if comparable else -round(min(1.0, share), 1)
         return -poisons, -comparable, usual, part, subject.order.get(one.name, 0)
@@ -317,7 +330,7 @@ def _ranked(
     # what is given numbers that its engine cannot hold decides otherwise, whoever it is
     wrapped = {one.name for _, one in found if one.cause == "wrapped"}
     behind = frozenset[str]().union(*(subject.descendants(name) for name in wrapped))
-    return _one_of_a_switch([one for _, one in found if one.cause != "flips" or one.name not in behind])
+    return _keep_one_of_a_switch([one for _, one in found if one.cause != "flips" or one.name not in behind])
 
 
 def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:
@@ -349,24 +362,24 @@ def _most_besides(sink: Sink, names: Collection[str], effects: Mapping[str, Sequ
     return max((_share_at(sink, (one,), effects) for one in effects if one not in names), default=0.0)
 
 
-def _kept_together(
+def _list_kept_together(
     subject: Subject, keep: Sequence[str], cause: str, amplifier: str, others: Sequence[str]
 ) -> tuple[str, ...]:
     """Return what to keep with a culprit. others: what the same operators amplify with it, each too little to be
     accused."""
-    found = dict.fromkeys(kept_through(subject, keep, cause, amplifier))
+    found = dict.fromkeys(list_kept_through(subject, keep, cause, amplifier))
     for other in others:
-        found |= dict.fromkeys(kept_through(subject, (other, *keep[1:]), cause, amplifier))
+        found |= dict.fromkeys(list_kept_through(subject, (other, *keep[1:]), cause, amplifier))
     return tuple(found)
 
 
-def _really_beyond(subject: Subject, name: str, limit: float) -> bool:
+def _is_own_range_beyond(subject: Subject, name: str, limit: float) -> bool:
     """Return whether the baseline's own numbers, of its own inputs, are beyond a type's largest."""
     numbers = subject.row_of[name].comparison
     return numbers is None or max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) > limit
 
 
-def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
+def _keep_one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
     """TF32 is one switch for every product: the worst of them stands for all."""
     products = [culprit for culprit in found if CAUSES[culprit.cause].one_switch]
     if len(products) < 2:
@@ -375,7 +388,7 @@ def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
     return tuple(worst if culprit is products[0] else culprit for culprit in found if culprit not in products[1:])
 
 
-def _iterations(
+def _merge_iterations(
     subject: Subject, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> dict[str, tuple[float, float]]:
     """Return what one operator of a loop's body does in all its iterations is its own: the first of them that matters
@@ -384,9 +397,9 @@ def _iterations(
     measured."""
     bodies: dict[str, list[tuple[str, Effect]]] = {}
     for name, carried in effects.items():
-        effect = _largest(carried, sinks)
-        if effect is not None and stem(name) != name:
-            bodies.setdefault(stem(name), []).append((name, effect))
+        effect = _find_largest_effect(carried, sinks)
+        if effect is not None and strip_iteration(name) != name:
+            bodies.setdefault(strip_iteration(name), []).append((name, effect))
     found: dict[str, tuple[float, float]] = {}
     for name, group in bodies.items():
         reach = [pair for pair in group if sinks[pair[1].at].is_output and pair[1].share >= MATTERS]
@@ -395,7 +408,9 @@ def _iterations(
             bodies[name] = reach
     shared = {name: sum(effect.share for _, effect in group) for name, group in bodies.items()}
     tried = sum(shared.values())
-    unseen = max(0.0, 1.0 - tried - sum(e.share for n, e in _largest_of(effects, sinks) if stem(n) == n))
+    unseen = max(
+        0.0, 1.0 - tried - sum(e.share for n, e in _list_largest_effects(effects, sinks) if strip_iteration(n) == n)
+    )
     for stemmed, group in bodies.items():
         most = max((effect.non_finite > 0, effect.share) for _, effect in group)
         group.sort(key=lambda pair: subject.order.get(pair[0], 0))
@@ -409,16 +424,16 @@ def _iterations(
     return found
 
 
-def _largest_of(
+def _list_largest_effects(
     effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> Iterator[tuple[str, Effect]]:  # fmt: skip
     for name, carried in effects.items():
-        effect = _largest(carried, sinks)
+        effect = _find_largest_effect(carried, sinks)
         if effect is not None:
             yield name, effect
 
 
-def _amplified_together(
+def _group_amplified_together(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> Mapping[str, Sequence[str]]:
     """Return operators whose ordinary rounding is amplified to over half of the error together: by one and the same
@@ -426,15 +441,19 @@ def _amplified_together(
     that by themselves."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, carried in effects.items():
-        effect, own = _largest(carried, sinks), alone.found[name]
+        effect, own = _find_largest_effect(carried, sinks), alone.found[name]
         if effect is None or effect.share < LEAST_PART or subject.far(own.rel_l2, own.units, FAR):
             continue
-        amplifier = _amplifier(subject, alone, name, effect.at)
+        amplifier = _find_amplifier(subject, alone, name, effect.at)
         if amplifier:
             groups.setdefault(amplifier, []).append((name, effect.share))
-    strong = [one for name, group in groups.items() if _growth(subject, name) >= STRONG for one in group]
+    strong = [one for name, group in groups.items() if _growth_of(subject, name) >= STRONG for one in group]
     bar = {name: HALF if is_far_off(subject, sink) else ALONE for name, sink in sinks.items()}
-    at = {name: effect.at for name, carried in effects.items() if (effect := _largest(carried, sinks)) is not None}
+    at = {
+        name: effect.at
+        for name, carried in effects.items()
+        if (effect := _find_largest_effect(carried, sinks)) is not None
+    }
     kept = [
         group for group in (*groups.values(), strong)
         if group and sum(share for _, share in group) >= max(bar[at[name]] for name, _ in group)
@@ -447,7 +466,7 @@ def _amplified_together(
     }  # fmt: skip
 
 
-def _of_one_outlier(
+def _group_by_outlier(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> Mapping[str, Sequence[str]]:
     """Quantised tensors whose range one and the same channel takes, as it goes through a residual stream, and that make
@@ -455,11 +474,11 @@ def _of_one_outlier(
     that by themselves."""
     groups: dict[tuple[int, int], list[tuple[str, float, Sink]]] = {}
     for name, carried in effects.items():
-        effect = _largest(carried, sinks)
+        effect = _find_largest_effect(carried, sinks)
         exact, wrong = alone.exact_of(name), alone.wrong_of(name)
         if effect is None or effect.share < LEAST_PART or exact is None or wrong is None or exact.shape != wrong.shape:
             continue
-        found = outlier_of(exact) if is_quantised(narrow_type(subject, name)) else None
+        found = find_outlier(exact) if is_quantised(narrow_type(subject, name)) else None
         if found is not None:
             place = found["channel"], exact.ndim - found["axis"]
             groups.setdefault(place, []).append((name, effect.share, sinks[effect.at]))
@@ -476,7 +495,7 @@ def _of_one_outlier(
     }  # fmt: skip
 
 
-def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:
+def _find_largest_effect(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:
     """Return the effect that says most: at an output before the first failing tensor, where it reaches one."""
     at_outputs = [effect for effect in carried if sinks[effect.at].is_output and (effect.share or effect.non_finite)]
     pool = at_outputs or list(carried)
@@ -485,10 +504,12 @@ def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | N
     return max(pool, key=lambda effect: (effect.non_finite > 0, effect.share), default=None)
 
 
-def _deciding(carried: Sequence[Effect], sinks: Mapping[str, Sink], looked: Collection[str]) -> Effect | None:
+def _find_deciding_effect(
+    carried: Sequence[Effect], sinks: Mapping[str, Sink], looked: Collection[str]
+) -> Effect | None:
     """Return the same, at the sinks whose error is anybody's: at another output it may make all of what is of no
     account."""
-    return _largest([effect for effect in carried if effect.at in looked] or carried, sinks)
+    return _find_largest_effect([effect for effect in carried if effect.at in looked] or carried, sinks)
 
 
 def is_far_off(subject: Subject, sink: Sink) -> bool:
@@ -496,24 +517,24 @@ def is_far_off(subject: Subject, sink: Sink) -> bool:
     return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.unit_behind(sink.name)))
 
 
-def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
+def _find_amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
     """Return the operator, after an author of ordinary rounding, that makes the most of it; "" where none makes
     more."""
     after = subject.descendants(author)
     # what a loop's body hands to the loop's output is not an edge that is listed: then any operator behind the author
     on_the_way = after & ({at} | subject.ancestors(at))
-    return largest_growth(subject, alone, on_the_way) or largest_growth(subject, alone, after)
+    return find_largest_growth(subject, alone, on_the_way) or find_largest_growth(subject, alone, after)
 
 
 def _breaks(subject: Subject, author: str, effect: Effect) -> str:
     """Return the first operator behind an author of ordinary rounding that makes NaN or Inf of it; "" where none
     does."""
     after = subject.descendants(author) if effect.non_finite else ()
-    broken = [name for name in after if name in subject.row_of and non_finite_alone(subject.row_of[name])]
+    broken = [name for name in after if name in subject.row_of and is_non_finite_in_target_alone(subject.row_of[name])]
     return min(broken, key=lambda name: subject.order.get(name, 0), default="")
 
 
-def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
+def _find_first_shown(subject: Subject, author: str, effect: Effect) -> str:
     """Where no operator makes much more of it than the others: the tensor that is out of bounds first because of it."""
     shown = _fails_first(subject, author, "") or effect.at
     while shown in subject.row_of and subject.moves_on(shown):  # what only moves numbers makes no more of any
@@ -522,35 +543,35 @@ def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
     return "" if shown == author or shown not in subject.row_of else shown
 
 
-def _enlarging_most(subject: Subject, author: str, shown: str) -> str:
+def _find_largest_enlarger(subject: Subject, author: str, shown: str) -> str:
     """Return who makes most of an error between its author and where it shows, passed over for that before; else
     that."""
     between = subject.descendants(author) & subject.ancestors(shown)
-    grown = {name: _growth(subject, name) for name in between if not subject.moves_on(name)}
+    grown = {name: _growth_of(subject, name) for name in between if not subject.moves_on(name)}
     most = max((one for one in grown.values() if math.isfinite(one)), default=0.0)
-    return next((name for name, one in grown.items() if one == most > _growth(subject, shown)), shown)
+    return next((name for name, one in grown.items() if one == most > _growth_of(subject, shown)), shown)
 
 
-def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
+def find_largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
     """Return the first operator, in execution order, that makes nearly as much of it as any: what comes behind
     amplifies what another author has added."""
     grown: dict[str, float] = {}
     for name in among:
-        error = finite_l2(subject.row_of[name]) if not subject.moves_on(name) else None
+        error = compute_finite_l2(subject.row_of[name]) if not subject.moves_on(name) else None
         own: Introduced | None = alone.found.get(name)
         lost_itself = own is not None and own.rel_l2 is not None and error is not None and own.rel_l2 > 0.3 * error
         if not error or lost_itself:
             continue
-        grown[name] = _growth(subject, name)
+        grown[name] = _growth_of(subject, name)
     most = max(grown.values(), default=0.0)
     near = [name for name, growth in grown.items() if growth > SEVERAL and growth >= most / SEVERAL]
     return min(near, key=lambda name: subject.order[name], default="")
 
 
-def _growth(subject: Subject, name: str) -> float:
+def _growth_of(subject: Subject, name: str) -> float:
     """Return how many times a tensor's error is the largest one of what it is made of."""
-    inherited = max((finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
-    error = finite_l2(subject.row_of[name]) or 0.0
+    inherited = max((compute_finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
+    error = compute_finite_l2(subject.row_of[name]) or 0.0
     return math.inf if inherited == 0 else error / inherited
 
 
@@ -561,6 +582,6 @@ def _fails_first(subject: Subject, name: str, first: str) -> str:
         return first
     for candidate in sorted(after, key=lambda item: subject.order.get(item, 0)):
         row = subject.row_of[candidate]
-        if non_finite_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
+        if is_non_finite_in_target_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
             return candidate
     return ""

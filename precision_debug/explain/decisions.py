@@ -15,21 +15,21 @@ from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..numbers.blocks import widen
 from ..numbers.number_types import QUANTISED
-from ..pairing.align import stem
+from ..pairing.align import strip_iteration
 from ..reasons import Reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Decision, Explanation, TensorMeta
 from .criteria import FAR, HALF
-from .effects import Sink, error_at, sinks_of
+from .effects import Sink, list_sinks, measure_error_at
 from .expected import run_shaken
-from .operator_facts import acting_type
-from .operators import BODIES, MOVE, SELECT, plain_type, words
+from .operator_facts import find_acting_type
+from .operators import BODIES, MOVE, SELECT, plain_type, split_words
 from .subject import Subject, replaces
 from .units import LOOK_LEAST, MOST, TIMES, allowed_error
 from .work import Work
 from .workbench import HostWorkbench
 
-__all__ = ["NOT_LOOKED_AT", "choice_between", "decided_otherwise", "with_choices", "with_decisions"]
+__all__ = ["NOT_LOOKED_AT", "compare_choices", "find_changed_decisions", "with_choices", "with_decisions"]
 
 
 # Choices that rounding flips: which operator chose otherwise, in how many places, and how far its scores were apart.
@@ -48,19 +48,19 @@ _LARGEST = 1 << 24
 def with_choices(explanation: Explanation, subject: Subject) -> tuple[Explanation, tuple[Reason, ...]]:
     """Return the explanation, whose culprits that flip a choice say so, and what else to say: where none does and the
     error is of rounding, the first choice that differs. Takes a run of both sides for each such operator."""
-    flipped = _flipped(subject)
+    flipped = _list_flipped(subject)
     if not flipped or explanation.state not in ("culprits", "diffuse"):
         return explanation, ()
     measured: dict[str, Evidence] = {}
 
     def told(name: str) -> Evidence:
         if name not in measured:
-            measured[name] = _measured(subject, name)
+            measured[name] = _measure_choice(subject, name)
         return measured[name]
 
     culprits = []
     for culprit in explanation.culprits:
-        decides = _deciding_choice(subject, culprit, flipped) if _rounds(subject, culprit) else ""
+        decides = _find_deciding_choice(subject, culprit, flipped) if _rounds(subject, culprit) else ""
         evidence = told(decides) if decides else {}
         culprits.append(
             dataclasses.replace(culprit, cause="flips", evidence=evidence, amplifier=decides) if evidence else culprit
@@ -88,7 +88,7 @@ def _note(evidence: Evidence) -> Reason:
     return say("choices_flip", op=op, name=name, count=count, places=places)
 
 
-def _flipped(subject: Subject) -> list[str]:
+def _list_flipped(subject: Subject) -> list[str]:
     """Tensors of whole numbers or booleans, made of floats, in which the sides differ; in execution order."""
     found = []
     for name, row in subject.row_of.items():
@@ -104,7 +104,7 @@ def _is_float(subject: Subject, name: str) -> bool:
     return "float" in held or "complex" in held or subject.whole_steps(name)
 
 
-def _deciding_choice(subject: Subject, culprit: Culprit, flipped: Sequence[str]) -> str:
+def _find_deciding_choice(subject: Subject, culprit: Culprit, flipped: Sequence[str]) -> str:
     """The choice behind a culprit by way of which its error became large; "" where it did so by itself. Of several, the
     first: what is counted of choices, and read as a place, flips because they did."""
     after = subject.descendants(culprit.name)
@@ -121,12 +121,12 @@ def _deciding_choice(subject: Subject, culprit: Culprit, flipped: Sequence[str])
     return next((name for name in flipped if name in found), "")
 
 
-def _measured(subject: Subject, name: str) -> Evidence:
+def _measure_choice(subject: Subject, name: str) -> Evidence:
     """Return what differs there, and of which scores; as much as can be read of both sides."""
     row = subject.row_of[name]
     assert row.comparison is not None
     evidence: Evidence = {
-        "amplifier": name, "amplifier_type": acting_type(subject, name), "count": row.comparison.mismatched,
+        "amplifier": name, "amplifier_type": find_acting_type(subject, name), "count": row.comparison.mismatched,
         "elements": row.comparison.base.elements,
     }  # fmt: skip
     scores = [source for source in subject.sources(name) if _is_float(subject, source)]
@@ -135,17 +135,17 @@ def _measured(subject: Subject, name: str) -> Evidence:
         return evidence
     wanted = {one: subject.row_of[one].target_name or one for one in (name, *scores)}
     try:
-        base = _values(subject.baseline, subject.feeds, {one: one for one in wanted})
-        target = _values(subject.target, subject.feeds_of_target, {there: one for one, there in wanted.items()})
+        base = _values_of(subject.baseline, subject.feeds, {one: one for one in wanted})
+        target = _values_of(subject.target, subject.feeds_of_target, {there: one for one, there in wanted.items()})
     except PrecisionDebugError:
         return evidence
     if not wanted.keys() <= base.keys() & target.keys():
         return evidence
-    return {**evidence, **choice_between([base[one] for one in scores], [target[one] for one in scores],
+    return {**evidence, **compare_choices([base[one] for one in scores], [target[one] for one in scores],
                                          base[name], target[name])}  # fmt: skip
 
 
-def _values(session: Any, feeds: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Array]:
+def _values_of(session: Any, feeds: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Array]:
     """Return tensors of one more run, under other names."""
     found: dict[str, Array] = {}
 
@@ -157,7 +157,7 @@ def _values(session: Any, feeds: Mapping[str, Any], names: Mapping[str, str]) ->
     return found
 
 
-def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array, chose_there: Array) -> Evidence:
+def compare_choices(base: Sequence[Array], target: Sequence[Array], chose: Array, chose_there: Array) -> Evidence:
     """Return how often two sides chose otherwise, of how many choices, how far the baseline's scores were apart there
     at most, and how far the target's are off there; without what cannot be told of these arrays.
 
@@ -166,21 +166,21 @@ def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array,
     the two sides may have another number.
     """
     if len(base) > 1 and _are_boxes(base[1], chose) and _are_boxes(base[1], chose_there):
-        return _of_boxes(base[1], target[1], chose, chose_there)
+        return _compare_boxes(base[1], target[1], chose, chose_there)
     if chose.shape != chose_there.shape or any(b.shape != t.shape for b, t in zip(base, target, strict=True)):
         return {}
     first, there = widen(base[0]), widen(target[0])
-    axis = _axis(first, chose)
+    axis = _find_choice_axis(first, chose)
     if axis is not None:
-        return _of_indices(first, there, chose, chose_there, axis)
+        return _compare_indices(first, there, chose, chose_there, axis)
     flips = chose != chose_there
     fitting = [(widen(b), widen(t)) for b, t in zip(base, target, strict=True)]
     try:
         pairs = [(np.broadcast_to(b, flips.shape)[flips], np.broadcast_to(t, flips.shape)[flips]) for b, t in fitting]
     except ValueError:
         return {}
-    off = max(_most(np.abs(t - b)) for b, t in pairs)
-    margin = _apart(*pairs) if len(pairs) == 2 and chose.dtype.kind == "b" else math.inf
+    off = max(_largest_or_inf(np.abs(t - b)) for b, t in pairs)
+    margin = _largest_distance(*pairs) if len(pairs) == 2 and chose.dtype.kind == "b" else math.inf
     found = {"count": int(flips.sum()), "elements": int(flips.size)}
     if not math.isfinite(off):
         return found
@@ -193,7 +193,7 @@ def _are_boxes(scores: Array, chose: Array) -> bool:
     return fits and bool((chose >= 0).all() and (chose < np.array(scores.shape)).all())
 
 
-def _of_boxes(scores: Array, there: Array, chose: Array, chose_there: Array) -> Evidence:
+def _compare_boxes(scores: Array, there: Array, chose: Array, chose_there: Array) -> Evidence:
     """Boxes that one side alone has; where both have the same ones, those that others have overtaken."""
     mine, theirs = ([tuple(row) for row in one.tolist()] for one in (chose, chose_there))
     alone = {*mine} ^ {*theirs}
@@ -201,16 +201,16 @@ def _of_boxes(scores: Array, there: Array, chose: Array, chose_there: Array) -> 
     moved = alone or {one for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1] for one in pair}
     if not alone:
         places = {one: place for place, one in enumerate(theirs)}
-        count = len(mine) - _in_order([places[one] for one in mine])
+        count = len(mine) - _count_in_order([places[one] for one in mine])
     found: Evidence = {"count": count, "elements": int(scores.size)}
     if scores.shape != there.shape or not moved:
         return found
     at = tuple(np.array(sorted(moved)).T)
-    off = _most(np.abs(widen(there)[at] - widen(scores)[at]))
+    off = _largest_or_inf(np.abs(widen(there)[at] - widen(scores)[at]))
     return {**found, "off": off} if math.isfinite(off) else found
 
 
-def _in_order(places: Sequence[int]) -> int:
+def _count_in_order(places: Sequence[int]) -> int:
     """Return how many of these stand in ascending order at most, if the others are left out."""
     ends: list[int] = []
     for place in places:
@@ -219,14 +219,14 @@ def _in_order(places: Sequence[int]) -> int:
     return len(ends)
 
 
-def _apart(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
+def _largest_distance(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
     """Return how far two numbers are apart at most; where the baseline's are equal, as a maximum and itself are, the
     target's: that is by how much another one has overtaken it."""
     gap, there = np.abs(one[0] - other[0]), np.abs(one[1] - other[1])
-    return _most(np.where(gap == 0, there, gap))
+    return _largest_or_inf(np.where(gap == 0, there, gap))
 
 
-def _axis(scores: Array, chose: Array) -> int | None:
+def _find_choice_axis(scores: Array, chose: Array) -> int | None:
     """Along which axis of the scores these are indices; None where they are none."""
     if chose.dtype.kind not in "iu" or not chose.size or not scores.ndim:
         return None
@@ -249,7 +249,7 @@ def _axis(scores: Array, chose: Array) -> int | None:
     return axis
 
 
-def _of_indices(scores: Array, there: Array, chose: Array, chose_there: Array, axis: int) -> Evidence:
+def _compare_indices(scores: Array, there: Array, chose: Array, chose_there: Array, axis: int) -> Evidence:
     if chose_there.min() < 0 or chose_there.max() >= scores.shape[axis]:
         return {}
     if chose.ndim < scores.ndim:
@@ -264,19 +264,19 @@ def _of_indices(scores: Array, there: Array, chose: Array, chose_there: Array, a
     if flipped.any():
         apart = np.where(lost, own, -np.inf)[flipped].max(-1) - np.where(won, own, np.inf)[flipped].min(-1)
         at = lost | won
-        margin = _most(np.abs(apart))
+        margin = _largest_or_inf(np.abs(apart))
     else:  # the same ones in another order
         flipped = (mine != theirs).any(-1)
         gaps = np.take_along_axis(own, mine.astype(np.int64), -1) - np.take_along_axis(own, theirs.astype(np.int64), -1)
         at = np.zeros(own.shape, bool)
         np.put_along_axis(at, mine.astype(np.int64), mine != theirs, -1)
-        margin = _most(np.abs(gaps))
+        margin = _largest_or_inf(np.abs(gaps))
     found = {"count": int(flipped.sum()), "elements": len(own)}
-    off = _most(np.abs(other - own)[at])
+    off = _largest_or_inf(np.abs(other - own)[at])
     return {**found, "off": off, "margin": margin} if math.isfinite(off + margin) else found
 
 
-def _most(values: Array) -> float:
+def _largest_or_inf(values: Array) -> float:
     """Return inf where there are none, or one is NaN."""
     return float(values.max()) if values.size and not np.isnan(values).any() else math.inf
 
@@ -289,18 +289,18 @@ def _most(values: Array) -> float:
 # tensor off by its rounding turns some itself) and how far their scores may be apart; and operators are asked for at
 # the scores.
 
-_ROUND = words("""
+_ROUND = split_words("""
     Round Floor Ceil Ceiling Sign round floor ceil trunc sign heaviside bernoulli ROUND FLOOR CEIL SIGN
 """)
 """What they make of floats are whole numbers, whatever the type that these are held in."""
 
-_STEPS = _ROUND | words("Cast Convert CAST to _to_copy")
+_STEPS = _ROUND | split_words("Cast Convert CAST to _to_copy")
 """What is decided there is to which whole number it is nearer."""
 
-_PICKS = words("NonMaxSuppression")
+_PICKS = split_words("NonMaxSuppression")
 """What picks rows of what it reads, as many as there are."""
 
-_FOLLOWS = words("Shape Size ShapeOf shape NonZero nonzero ConstantOfShape Constant Input Dropout")
+_FOLLOWS = split_words("Shape Size ShapeOf shape NonZero nonzero ConstantOfShape Constant Input Dropout")
 """What they say does not hang on the values of a float, or says once more what a decision says."""
 
 NOT_LOOKED_AT = (PrecisionDebugError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
@@ -346,7 +346,7 @@ def with_decisions(explanation: Explanation, decided: Decided) -> Explanation:
     )
 
 
-def decided_otherwise(subject: Subject, level: str) -> Decided | None:
+def find_changed_decisions(subject: Subject, level: str) -> Decided | None:
     """Return the decisions that the outputs are off by; None where there are none, where they are off by more, or where
     it cannot be told. Takes two runs of the baseline and one of the target, and five more where there are some. Raises
     what an engine raises that does not run so, and what a model's odd values do: see ``NOT_LOOKED_AT``."""
@@ -354,38 +354,38 @@ def decided_otherwise(subject: Subject, level: str) -> Decided | None:
         return None
     sinks = [
         sink
-        for sink in sinks_of(subject, "")
+        for sink in list_sinks(subject, "")
         if sink.is_output and (sink.flips or sink.rel_l2 > max(LOOK_LEAST, subject.typical_unit))
     ]
     if not sinks or any(sink.non_finite for sink in sinks):
         return None
-    names = _decisions(subject, [sink.name for sink in sinks], _bodies(subject))
+    names = _list_decisions(subject, [sink.name for sink in sinks], _list_bodies(subject))
     if not names or len(names) > _MOST:
         return None
     return None if Work(subject, level).too_large else _Turned(subject, sinks, names).judged()
 
 
-def _decisions(subject: Subject, before: Sequence[str], bodies: Mapping[str, Sequence[str]]) -> list[str]:
+def _list_decisions(subject: Subject, before: Sequence[str], bodies: Mapping[str, Sequence[str]]) -> list[str]:
     """Return tensors that decide before others, of floats; those of the target that are equal there are left out, but
     not beside another iteration of the same operator that is not."""
-    reached = _reached(before, lambda one: _read(subject, one, bodies))
+    reached = _names_reached(before, lambda one: _read(subject, one, bodies))
     decide = [
         name for name in sorted(reached, key=lambda name: subject.order.get(name, 0))
         if name in subject.meta_of and not bodies.get(name) and _decides(subject, subject.meta_of[name])
     ]  # fmt: skip
     found = {name: row.comparison for name in decide if (row := subject.row_of.get(name)) is not None}
-    differ = {stem(name) for name in decide if (one := found.get(name)) is None or not one.identical}
-    return [name for name in decide if stem(name) in differ]
+    differ = {strip_iteration(name) for name in decide if (one := found.get(name)) is None or not one.identical}
+    return [name for name in decide if strip_iteration(name) in differ]
 
 
-def _bodies(subject: Subject) -> dict[str, Sequence[str]]:
+def _list_bodies(subject: Subject) -> dict[str, Sequence[str]]:
     """Return for each result of a loop whose iterations are listed all tensors of these: no session lists which of them
     it is made of."""
     found: dict[str, Sequence[str]] = {}
     inside: dict[int, list[str]] = {}
     ended: set[int] = set()
     for meta in subject.tensors:  # in execution order: a loop's results stand behind its iterations
-        depth = _depth(meta.name)
+        depth = _loop_depth(meta.name)
         for one in range(depth):
             if one in ended:
                 inside[one] = []
@@ -397,9 +397,9 @@ def _bodies(subject: Subject) -> dict[str, Sequence[str]]:
     return found
 
 
-def _depth(name: str) -> int:
+def _loop_depth(name: str) -> int:
     """Return how many loops a tensor is inside of: "x" 0, "x@3" 1, "x@3.0" 2."""
-    return 0 if stem(name) == name else 1 + name.rpartition("@")[2].count(".")
+    return 0 if strip_iteration(name) == name else 1 + name.rpartition("@")[2].count(".")
 
 
 def _read(subject: Subject, name: str, bodies: Mapping[str, Sequence[str]]) -> Sequence[str]:
@@ -418,7 +418,7 @@ def _decides(subject: Subject, meta: TensorMeta) -> bool:
     return of_floats and (kind in _ROUND or (whole and (kind not in MOVE or kind in {"Cast", "Convert", "CAST"})))
 
 
-def _reached(names: Iterable[str], then: Any) -> set[str]:
+def _names_reached(names: Iterable[str], then: Any) -> set[str]:
     found = set(names)
     waiting = list(found)
     while waiting:
@@ -434,7 +434,7 @@ class _Runs:
 
     def __init__(self, subject: Subject, names: Sequence[str]) -> None:
         self.subject, self.names = subject, names
-        self.bodies = _bodies(subject)
+        self.bodies = _list_bodies(subject)
         readers: dict[str, list[str]] = {}
         for meta in subject.tensors:
             for one in _read(subject, meta.name, self.bodies):
@@ -454,7 +454,7 @@ class _Runs:
 
     def behind(self, names: Iterable[str]) -> set[str]:
         """Return what depends on these, themselves among it."""
-        return _reached(names, lambda one: self.readers.get(one, ()))
+        return _names_reached(names, lambda one: self.readers.get(one, ()))
 
     def nearest(self, name: str) -> set[str]:
         """Return the nearest compared tensors before one that the target does not show."""
@@ -599,7 +599,11 @@ class _Turned:
             run_shaken(subject, wanted, draw=draw, also=self.runs.unseen(), fixed=values, own=True)
             for draw in range(1, _DRAWS + 1)
         ]
-        own = self.runs.of_baseline(put, wanted, own=True) if any(stem(one) != one for one in turned) else plain
+        own = (
+            self.runs.of_baseline(put, wanted, own=True)
+            if any(strip_iteration(one) != one for one in turned)
+            else plain
+        )
         decisions = self._of_first(turned, plain, own, there, taken, draws, tried)
         if any(max(one.count, one.predicted) > max(1.0, MOST * one.elements) for one in decisions):
             return None  # so many that no answer is left: whoever rounds there is to blame for it
@@ -652,7 +656,7 @@ class _Turned:
                 continue
             if not self._rest(name, plain, there, got, fixed):
                 return None
-            off = error_at(self.bench, plain[name], got[name], rounded=name in self.subject.rounded)
+            off = measure_error_at(self.bench, plain[name], got[name], rounded=name in self.subject.rounded)
             effect[name] = off if off is not None else _count_moved(plain[name], got[name]) / max(1, got[name].size)
             matters = matters or bool(sink.flips) or effect[name] ** 2 >= HALF * sink.rel_l2**2
         return effect if matters else None
@@ -665,17 +669,17 @@ class _Turned:
         if not {name} <= plain.keys() & there.keys() & got.keys() or got[name].shape != there[name].shape:
             return False
         rounded = name in self.subject.rounded
-        rest = error_at(self.bench, got[name], there[name], rounded=rounded)
+        rest = measure_error_at(self.bench, got[name], there[name], rounded=rounded)
         if rest is None:
-            return not _moved(got[name], there[name]).any()
-        usual = error_at(self.bench, plain[name], fixed[name], rounded=rounded) if name in fixed else None
+            return not _find_moved(got[name], there[name]).any()
+        usual = measure_error_at(self.bench, plain[name], fixed[name], rounded=rounded) if name in fixed else None
         return rest <= allowed_error(self.subject.typical_unit, usual)
 
     def _left_at(self, name: str, there: Mapping[str, Array], got: Mapping[str, Array]) -> float | None:
         """Return what is left of an output's error where the baseline takes the target's decisions."""
         if not {name} <= there.keys() & got.keys() or there[name].dtype.kind not in "fV":
             return None
-        return error_at(self.bench, got[name], there[name], rounded=name in self.subject.rounded)
+        return measure_error_at(self.bench, got[name], there[name], rounded=name in self.subject.rounded)
 
     def _is_drowned(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
         """Return whether scores are off by much of what they differ from each other, or of the step that they are
@@ -701,9 +705,13 @@ class _Turned:
             if name in after:
                 continue
             after |= self.runs.behind([name])
-            same = [one for one in self.names if stem(one) == stem(name) and one in taken and one in own]
+            same = [
+                one
+                for one in self.names
+                if strip_iteration(one) == strip_iteration(name) and one in taken and one in own
+            ]
             each = [self._decision(one, own, there, taken[one], draws, effect, plain) for one in same]
-            found.append(each[0] if stem(name) == name else _of_all(stem(name), each))
+            found.append(each[0] if strip_iteration(name) == name else _decide_of_all(strip_iteration(name), each))
         return tuple(found)
 
     def _decision(
@@ -715,12 +723,12 @@ class _Turned:
         scores = [own[one] for one in self.runs.scores[name] if one in own]
         limits = [] if len(scores) != 1 else self.runs.limits(name)
         other = [there.get(one, own[one]) for one in self.runs.scores[name] if one in own]
-        told = choice_between([*scores, *limits], [*other, *limits], own[name], taken) if scores else {}
+        told = compare_choices([*scores, *limits], [*other, *limits], own[name], taken) if scores else {}
         count = int(told.get("count", _count_moved(own[name], taken)))
         elements = int(told.get("elements", taken.size))
         known = [plain[one] for one in self.runs.scores[name] if one in plain]
         drawn = [
-            choice_between(
+            compare_choices(
                 [*known, *limits], [*(draw[one] for one in self.runs.scores[name]), *limits], plain[name], draw[name]
             ).get("count", float(_count_moved(plain[name], draw[name])))
             for draw in draws
@@ -728,7 +736,7 @@ class _Turned:
         ]
         predicted = float(np.mean(drawn)) if drawn else 0.0
         usual = [
-            error_at(self.bench, plain[one], draw[one]) or 0.0
+            measure_error_at(self.bench, plain[one], draw[one]) or 0.0
             for one in self.runs.scores[name] for draw in draws if one in plain and one in draw
         ]  # fmt: skip
         allowed = allowed_error(self.subject.typical_unit, max(usual, default=None))
@@ -762,7 +770,7 @@ class _Turned:
         )
 
 
-def _of_all(name: str, each: Sequence[Decision]) -> Decision:
+def _decide_of_all(name: str, each: Sequence[Decision]) -> Decision:
     """Return the decisions of all iterations of a loop's operator: a clear one in any of them is no rounding's."""
     turned = [one for one in each if one.count and one.margin is not None]
     clearest = max(turned, key=lambda one: float(one.margin or 0.0) / (float(one.reach) or 1.0), default=each[0])
@@ -783,10 +791,10 @@ def _are_rows(one: Array, other: Array) -> bool:
 def _count_moved(one: Array, other: Array) -> int:
     if one.shape != other.shape:
         return max(1, abs(one.size - other.size))
-    return int(_moved(one, other).sum())
+    return int(_find_moved(one, other).sum())
 
 
-def _moved(one: Array, other: Array) -> Any:
+def _find_moved(one: Array, other: Array) -> Any:
     """Where two decisions are not the same; of floats that are whole numbers, those that are another whole number."""
     if one.dtype.kind == "f" and other.dtype.kind == "f":
         with np.errstate(invalid="ignore"):

@@ -10,21 +10,32 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.born import finite_rmse
+from ..numbers.born import compute_finite_rmse
 from ..numbers.exact_sum import sum_of_squares
 from ..numbers.measure_tokens import log_probability
 from ..numbers.told import Token, TokenEffect, TokenEffects
-from ..pairing.align import stem
+from ..pairing.align import strip_iteration
 from ..protocols import Workbench
 from ..records import Comparison, Effect, Row
 from .introduced import MASK, Alone
-from .packed import ruined_before
+from .packed import list_ruined_before
 from .subject import Subject
 from .work import Work
 
 __all__ = [
-    "NOTHING_CARRIED", "Carried", "Sink", "carried", "carried_errors", "carried_together", "error_at", "error_without",
-    "known_sinks", "plain_sinks", "sinks_of", "squares_of", "token_effects",
+    "NOTHING_CARRIED",
+    "Carried",
+    "Sink",
+    "carry_errors",
+    "carry_errors_together",
+    "carry_given_errors",
+    "list_sinks",
+    "measure_error_at",
+    "measure_error_without",
+    "measure_token_effects",
+    "read_known_sinks",
+    "run_plain_sinks",
+    "squares_of",
 ]  # fmt: skip
 
 
@@ -68,14 +79,14 @@ class Sink:
         return self.squared + (self.size * self.non_finite / self.elements if self.elements else 0.0)
 
 
-def _sink(row: Row, *, is_output: bool, rounded: bool = False) -> Sink:
+def _make_sink(row: Row, *, is_output: bool, rounded: bool = False) -> Sink:
     numbers = row.comparison
     assert numbers is not None
     # and all of either side's may be NaN
     count, is_float = numbers.base.elements, "float" in numbers.base.dtype or rounded
     return Sink(
         name=row.name,
-        squared=sum_of_squares(finite_rmse(numbers), count) if is_float else 0.0,
+        squared=sum_of_squares(compute_finite_rmse(numbers), count) if is_float else 0.0,
         size=sum_of_squares(numbers.base.rms or 0.0, count) if is_float else 0.0,
         elements=count,
         non_finite=max(0, numbers.target.nan - numbers.base.nan) + max(0, numbers.target.inf - numbers.base.inf),
@@ -84,15 +95,15 @@ def _sink(row: Row, *, is_output: bool, rounded: bool = False) -> Sink:
     )
 
 
-def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
+def list_sinks(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
     """Return the model's outputs, what they lose in slices, and the first tensor that is out of bounds ("" where none
     is)."""
-    found, lost = [], _lost_before(subject)
+    found, lost = [], _list_lost_before(subject)
     for row in subject.row_of.values():
         numbers = row.comparison
         is_output = row.is_output or row.name in lost
         if numbers is not None and (is_output or row.name == first_failing):
-            found.append(_sink(row, is_output=is_output, rounded=row.name in subject.rounded))
+            found.append(_make_sink(row, is_output=is_output, rounded=row.name in subject.rounded))
     for row in subject.rows:
         numbers = row.comparison
         if row.is_output and numbers is not None and not numbers.shapes_match:
@@ -101,21 +112,21 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
     return tuple(found)
 
 
-def _lost_before(subject: Subject) -> frozenset[str]:
+def _list_lost_before(subject: Subject) -> frozenset[str]:
     """Return what comes to an output already ruined, in slices of which the target tells nothing there: it is judged
     like an output, since the whole, beside which it is small, does not show it."""
     rows = [row for row in subject.row_of.values() if row.is_output and row.comparison and row.comparison.lost]
-    return frozenset(source for row in rows for source in ruined_before(subject, row))
+    return frozenset(source for row in rows for source in list_ruined_before(subject, row))
 
 
-def known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:
+def read_known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:
     """Return the sinks' values where the comparison's own run has returned all of them; else {}."""
     if not all(sink.name in subject.outputs for sink in sinks):
         return {}
     return {sink.name: subject.bench.returned(subject.outputs, sink.name) for sink in sinks}
 
 
-def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Any]:
+def run_plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Any]:
     """Return the sinks' values in an undisturbed run of the baseline."""
     return _run(subject, {}, candidates, sinks)
 
@@ -138,7 +149,7 @@ class Carried:
 NOTHING_CARRIED = Carried(effects={})
 
 
-def carried(
+def carry_errors(
     subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], plain: Mapping[str, Any],
     work: Work,
 ) -> Carried:  # fmt: skip
@@ -155,7 +166,7 @@ def carried(
     def effects_of(names: Sequence[str]) -> tuple[Effect, ...]:
         work.go_on()
         got = _run(subject, _Errors(alone, names), candidates, sinks)
-        return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+        return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
     def much(effects: Sequence[Effect]) -> float:
         at_outputs = [e.share for e, sink in zip(effects, sinks, strict=True) if sink.is_output] or [0.0]
@@ -163,7 +174,7 @@ def carried(
 
     for name in able[: work.runs]:
         found[name] = effects_of([name])
-        if len(able) > work.runs and _is_nearly_all(found[name], sinks) and stem(name) == name:
+        if len(able) > work.runs and _is_nearly_all(found[name], sinks) and strip_iteration(name) == name:
             break
     rest = [name for name in able if name not in found]
     if not rest:
@@ -185,25 +196,25 @@ def carried(
     return Carried(effects=found, untried=untried, rest=together, part=max(left, default=None))
 
 
-def carried_together(
+def carry_errors_together(
     subject: Subject, alone: Alone, names: Sequence[str], candidates: Sequence[str], sinks: Sequence[Sink],
     plain: Mapping[str, Any],
 ) -> tuple[Effect, ...]:  # fmt: skip
     """Return what the errors of some operators, all at once, do at each sink; takes a run of the baseline."""
     able = [name for name in names if _fits(alone, name)]
     got = _run(subject, _Errors(alone, able), candidates, sinks)
-    return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+    return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
 
-def carried_errors(
+def carry_given_errors(
     subject: Subject, errors: Mapping[str, tuple[Any, Any]], sinks: Sequence[Sink], plain: Mapping[str, Any]
 ) -> tuple[Effect, ...]:
     """Return the same of errors that are given: what a tensor is exactly and wrongly, by its name."""
     got = _run(subject, errors, list(errors), sinks)
-    return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+    return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
 
-def output_with_errors(
+def run_with_errors(
     subject: Subject, alone: Alone, names: Collection[str], candidates: Sequence[str], at: str
 ) -> Any:  # fmt: skip
     """An output of a run of the baseline into which the own errors of some operators are put; None where it has none.
@@ -221,7 +232,7 @@ def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:
     )  # fmt: skip
 
 
-def error_without(
+def measure_error_without(
     subject: Subject, alone: Alone, names: Sequence[str], without: Collection[str], sink: Sink, plain: Mapping[str, Any]
 ) -> float | None:
     """Return the relative L2 at a sink where every operator's own error is put into the baseline's run, but not some
@@ -233,7 +244,7 @@ def error_without(
     got = _run(subject, _Errors(alone, kept), names, [sink])
     if sink.name not in got or sink.name not in plain:
         return None
-    return error_at(subject.bench, plain[sink.name], got[sink.name], rounded=sink.name in subject.rounded)
+    return measure_error_at(subject.bench, plain[sink.name], got[sink.name], rounded=sink.name in subject.rounded)
 
 
 class _Errors(Mapping[str, tuple[Any, Any]]):
@@ -283,7 +294,7 @@ def _run(
     return seen
 
 
-def _effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
+def _measure_effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
     if plain is None or got is None or plain.shape != got.shape:
         return Effect(at=sink.name, share=0.0 if plain is not None and got is None else 1.0)
     found = subject.bench.compare(plain, got)
@@ -309,7 +320,7 @@ def squares_of(found: Comparison) -> tuple[float, float]:
     return sum_of_squares(found.rmse or 0.0, fair), size
 
 
-def error_at(bench: Workbench, plain: Any, got: Any, *, rounded: bool = False) -> float | None:
+def measure_error_at(bench: Workbench, plain: Any, got: Any, *, rounded: bool = False) -> float | None:
     """Relative L2 error over the elements that are finite on both sides, masks left out; None where there is none.
     rounded: also of whole numbers, which are numbers here (see Subject.rounded)."""
     if plain.shape != got.shape or not (rounded or bench.is_float(plain)):
@@ -339,7 +350,7 @@ _LEFT_OUT = 3
 """Operators of which it is measured what is left without them."""
 
 
-def token_effects(
+def measure_token_effects(
     subject: Subject, alone: Alone, work: Work, allowed: float | None = None, *, healthy: bool = False
 ) -> TokenEffects | None:
     """Measure who moves the first token that is out of bounds, or where none is, the one that moves most.
@@ -364,21 +375,23 @@ def token_effects(
     whole = trial.moved(names)
     if whole is None:
         return None
-    layers = _layers(names, max(1, min(_LAYERS, work.runs // 2)))
+    layers = _group_by_layer(names, max(1, min(_LAYERS, work.runs // 2)))
     moved = [trial.moved(members) for _, members in layers]
     if all(one is None for one in moved):
         return None
     told = tuple(
-        TokenEffect(name=members[0], group=label or _largest(alone, members), moved=one, operators=len(members))
+        TokenEffect(name=members[0], group=label or _largest_member(alone, members), moved=one, operators=len(members))
         for (label, members), one in zip(layers, moved, strict=True)
         if one is not None
     )
     most = max(range(len(layers)), key=lambda n: _size(moved[n]))
-    operators = _operators(trial, layers[most][1], names, work)
+    operators = _measure_operators(trial, layers[most][1], names, work)
     return TokenEffects(token=number, whole=whole, layers=told, operators=operators)
 
 
-def _operators(trial: _Trial, members: Sequence[str], names: Sequence[str], work: Work) -> tuple[TokenEffect, ...]:
+def _measure_operators(
+    trial: _Trial, members: Sequence[str], names: Sequence[str], work: Work
+) -> tuple[TokenEffect, ...]:
     """Return each of a layer's alone, those that move the token most first."""
     own = trial.alone.found
     likely = sorted(members, key=lambda name: -_size(own[name].rel_l2))[: max(_LEFT_OUT, work.runs // 2)]
@@ -402,7 +415,7 @@ class _Trial:
     def moved(self, names: Collection[str]) -> float | None:
         """By how much the log-probability changes; None where it is not a number."""
         self._work.go_on()
-        found = output_with_errors(self._subject, self.alone, names, self._names, self._logits)
+        found = run_with_errors(self._subject, self.alone, names, self._names, self._logits)
         if found is None:
             return None
         value = self._said(self._subject.bench.host(found)) - self._plain
@@ -413,7 +426,7 @@ class _Trial:
         return log_probability(logits, self._line, self._id)
 
 
-def _layers(names: Sequence[str], most: int) -> list[tuple[str, list[str]]]:
+def _group_by_layer(names: Sequence[str], most: int) -> list[tuple[str, list[str]]]:
     """Return the operators by layer, in order: a label and their names. What lies between layers is a layer of its
     own."""
     found: list[tuple[str, list[str]]] = []
@@ -427,16 +440,16 @@ def _layers(names: Sequence[str], most: int) -> list[tuple[str, list[str]]]:
         else:
             found.append((label, [name]))
     while len(found) > most:
-        found = [(one[0][0], one[0][1] + (one[1][1] if len(one) > 1 else [])) for one in _pairs(found)]
+        found = [(one[0][0], one[0][1] + (one[1][1] if len(one) > 1 else [])) for one in _pair_layers(found)]
     return found
 
 
-def _largest(alone: Alone, members: Sequence[str]) -> str:
+def _largest_member(alone: Alone, members: Sequence[str]) -> str:
     """Of what lies between layers: the operator whose own error is largest."""
     return max(members, key=lambda name: _size(alone.found[name].rel_l2))
 
 
-def _pairs(found: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]]]:
+def _pair_layers(found: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]]]:
     return [found[n : n + 2] for n in range(0, len(found), 2)]
 
 

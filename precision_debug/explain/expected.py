@@ -11,13 +11,13 @@ import numpy as np
 
 from ..protocols import Workbench
 from ..records import Row
-from .effects import Sink, error_at
-from .operators import MOVE, SELECT, SUM_UP, plain_type, shape_makers
+from .effects import Sink, measure_error_at
+from .operators import MOVE, SELECT, SUM_UP, find_shape_makers, plain_type
 from .subject import Subject
 from .units import INTEGERS, NARROW, unit_of
 from .workbench import HostWorkbench
 
-__all__ = ["expected_errors", "run_shaken"]
+__all__ = ["predict_errors", "run_shaken"]
 
 _FEW_DRAWS = 4
 """Runs whose mean square is told where one element decides."""
@@ -26,7 +26,7 @@ _NOISE = 1 << 16
 """Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
 
 
-def expected_errors(
+def predict_errors(
     subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], *, draw: int = 0
 ) -> dict[str, float]:
     """Return the relative L2 error at each sink when each tensor is off by up to its unit of rounding, uniformly.
@@ -36,17 +36,19 @@ def expected_errors(
     fall to the other side, which one decides: the mean square of a few runs is told.
     """
     several = _FEW_DRAWS if _cast_alike(subject) else 1
-    found = [_expected(subject, plain, sinks, several * draw + number) for number in range(several)]
+    found = [_predict_by_shaking(subject, plain, sinks, several * draw + number) for number in range(several)]
     return {
         name: math.sqrt(sum(one.get(name, 0.0) ** 2 for one in found) / several) for name in found[0]
     }  # fmt: skip
 
 
-def _expected(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], draw: int) -> dict[str, float]:
+def _predict_by_shaking(
+    subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], draw: int
+) -> dict[str, float]:
     bench = subject.bench
     wanted = {sink.name for sink in sinks}
     seen: dict[str, Any] = {}
-    shake = _shaking(subject, bench, draw=draw)
+    shake = _make_shaker(subject, bench, draw=draw)
 
     def replace(op: str, name: str, value: Any) -> Any:
         new = shake(op, name, value)
@@ -54,13 +56,13 @@ def _expected(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink],
             seen[name] = bench.kept(value if new is None else new)
         return new
 
-    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), _shown(subject))
+    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), _list_shown(subject))
     return {
         name: math.sqrt(2) * error
         for name in wanted
         if name in plain
         and name in seen
-        and (error := error_at(bench, plain[name], seen[name], rounded=name in subject.rounded)) is not None
+        and (error := measure_error_at(bench, plain[name], seen[name], rounded=name in subject.rounded)) is not None
     }
 
 
@@ -74,7 +76,7 @@ def run_shaken(
     and does not show them."""
     bench, kept = HostWorkbench(), fixed or {}
     seen: dict[str, Any] = {}
-    shake = _shaking(subject, bench, draw=draw, chosen=False, times=math.sqrt(2), also=also)
+    shake = _make_shaker(subject, bench, draw=draw, chosen=False, times=math.sqrt(2), also=also)
 
     def replace(op: str, name: str, value: Any) -> Any:
         new = kept[name] if name in kept and kept[name].shape == value.shape else shake(op, name, value)
@@ -82,15 +84,15 @@ def run_shaken(
             seen[name] = bench.kept(value if new is None or (own and name in kept) else new)
         return new
 
-    subject.operators()[0].run_replacing(subject.feeds, replace, _shown(subject) | {*wanted, *kept, *also})
+    subject.operators()[0].run_replacing(subject.feeds, replace, _list_shown(subject) | {*wanted, *kept, *also})
     return seen
 
 
-def _shown(subject: Subject) -> frozenset[str]:
-    return frozenset(subject.row_of) | _fused(subject)
+def _list_shown(subject: Subject) -> frozenset[str]:
+    return frozenset(subject.row_of) | _list_fused(subject)
 
 
-def _fused(subject: Subject) -> frozenset[str]:
+def _list_fused(subject: Subject) -> frozenset[str]:
     """Return what the target fused, and is summed up in its own way, and quantised then."""
     return frozenset(
         meta.name for meta in subject.tensors
@@ -99,13 +101,13 @@ def _fused(subject: Subject) -> frozenset[str]:
     )  # fmt: skip
 
 
-def _shaking(
+def _make_shaker(
     subject: Subject, bench: Workbench, *, draw: int, chosen: bool = True, times: float = 1.0,
     also: Collection[str] = (),
 ) -> Callable[[str, str, Any], Any]:  # fmt: skip
     """Return what puts a tensor off by up to its unit of rounding. chosen: also what is only chosen among numbers."""
     noise = np.random.default_rng(draw).uniform(-times, times, _NOISE).astype(np.float32)
-    fused, left = _fused(subject), shape_makers(subject.tensors, subject.row_of)
+    fused, left = _list_fused(subject), find_shape_makers(subject.tensors, subject.row_of)
     alike = _cast_alike(subject)
 
     def shake(_op: str, name: str, value: Any) -> Any:
@@ -115,9 +117,9 @@ def _shaking(
             unit = _ACCUMULATED if name in fused else subject.typical_unit
             new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, None)
         if row is not None and row.comparison is not None and name in alike:
-            new = _one_step_off(bench, value, alike[name], draw)
+            new = _put_one_step_off(bench, value, alike[name], draw)
         elif row is not None and row.comparison is not None and name not in left:
-            unit = 0.0 if _left_alone(subject, name, chosen=chosen) else _unit(subject, name, row)
+            unit = 0.0 if _is_left_alone(subject, name, chosen=chosen) else _unit_of_tensor(subject, name, row)
             if unit > 0 and not _is_exact(subject, row, value, unit):
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
                 # turned for each: tensors of one shape that were off alike would add up, as rounding does not
@@ -144,7 +146,7 @@ _ACCUMULATED = 2.0**-15
 """Relative error of what is summed up of integers: an engine rounds biases to the step of the accumulator."""
 
 
-def _left_alone(subject: Subject, name: str, *, chosen: bool) -> bool:
+def _is_left_alone(subject: Subject, name: str, *, chosen: bool) -> bool:
     """Return whether a tensor is not shaken: its operators round nothing. In a step neither what is chosen among
     numbers: a gradient goes to the one that equals the result, and would go nowhere (Paddle's max pooling, torch's
     amax)."""
@@ -178,7 +180,7 @@ def _cast_alike(subject: Subject) -> dict[str, float]:
     return found
 
 
-def _one_step_off(bench: Workbench, value: Any, unit: float, draw: int) -> Any:
+def _put_one_step_off(bench: Workbench, value: Any, unit: float, draw: int) -> Any:
     """Return the tensor with one element on the next number of its narrow type: as much as may fall to the other side
     of a rounding that both sides do, of what is off by far less. draw: which one."""
     if not bench.is_float(value):
@@ -194,7 +196,7 @@ def _one_step_off(bench: Workbench, value: Any, unit: float, draw: int) -> Any:
     return bench.with_error(value, array, moved)
 
 
-def _unit(subject: Subject, name: str, row: Row) -> float:
+def _unit_of_tensor(subject: Subject, name: str, row: Row) -> float:
     """Of what the target holds in float32, too, the narrow type's where it is computed from rounded weights."""
     if subject.whole_in_both(row):
         return 0.0  # whoever makes it rounds what was shaken before

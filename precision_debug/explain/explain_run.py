@@ -14,30 +14,53 @@ import numpy as np
 
 from .. import registry
 from ..errors import PrecisionDebugError
-from ..numbers.born import infinite_introduced
-from ..numbers.draw_portrait import portrait_of
+from ..numbers.born import make_introduced_infinite
+from ..numbers.draw_portrait import draw_portrait_of
 from ..numbers.told import Portrait, TokenEffects
 from ..reasons import NOTHING, as_reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced, RepairedSet, Row
-from .broken_outputs import born_in_this_run, born_on_both, breaks_outputs, by_zeros_that_count, hidden_overflow
-from .confirm import confirmed, few_that_halve, overlapping, with_repairs, with_set_left_out
+from .broken_outputs import (
+    breaks_outputs,
+    find_hidden_overflow,
+    find_makers_in_this_run,
+    find_makers_on_both_sides,
+    replace_by_zeros_that_count,
+)
+from .confirm import confirm_culprits, find_few_that_halve, find_overlap, with_repairs, with_set_left_out
 from .criteria import HALF
-from .culprits import candidates_of, first_failing, is_far_off, non_finite_alone, rank, suspects_before, suspicious
-from .effects import NOTHING_CARRIED, Carried, Sink, carried, known_sinks, plain_sinks, sinks_of, token_effects
-from .expected import expected_errors
-from .files import shapes_differ
+from .culprits import (
+    find_first_failing,
+    find_suspicious_sinks,
+    is_far_off,
+    is_non_finite_in_target_alone,
+    list_candidates,
+    list_early_suspects,
+    rank,
+)
+from .effects import (
+    NOTHING_CARRIED,
+    Carried,
+    Sink,
+    carry_errors,
+    list_sinks,
+    measure_token_effects,
+    read_known_sinks,
+    run_plain_sinks,
+)
+from .expected import predict_errors
+from .files import find_other_shapes
 from .grid import as_one_outlier
-from .growth import amplifying, drifting
-from .introduced import Alone, inherited_errors, nothing_alone, run_alone
+from .growth import find_amplifying, find_drifting
+from .introduced import Alone, make_empty_alone, measure_inherited_errors, run_alone
 from .packed import with_packers
 from .regions import with_stretches
 from .subject import Subject, replaces
-from .units import LEAST, LOOK_LEAST, allowed_error, held_type, unit_of, worth
-from .unsteady import unsteady, unsteady_culprits
-from .work import Ended, Work
+from .units import LEAST, LOOK_LEAST, allowed_error, error_worth_failing, held_type, unit_of
+from .unsteady import blame_unsteady, find_unsteady
+from .work import Work, WorkEnded
 
-__all__ = ["Explainer", "concluded", "explain", "hidden_share", "inputs_differ", "is_of_many"]
+__all__ = ["Explainer", "bound_hidden_share", "conclude", "explain", "find_differing_inputs", "is_of_many"]
 
 
 # Whether both sides were given the same inputs: where they were not, nothing else says anything.
@@ -46,11 +69,11 @@ _FAR = 8.0
 """Units of rounding beyond which an input is another one, and not the same in a narrower type."""
 
 
-def inputs_differ(subject: Subject) -> tuple[Culprit, ...]:
+def find_differing_inputs(subject: Subject) -> tuple[Culprit, ...]:
     """One for each input that the two sides do not share, in order; a cast that only rounds is no difference."""
     found = []
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
-        error = _difference(subject, row) if row.op_type == "Input" else None
+        error = _measure_input_difference(subject, row) if row.op_type == "Input" else None
         numbers = row.comparison
         if error is None or numbers is None:
             continue
@@ -62,8 +85,8 @@ def inputs_differ(subject: Subject) -> tuple[Culprit, ...]:
                 cause="inputs_differ",
                 evidence={
                     "error": error, "base_dtype": numbers.base.dtype, "target_dtype": numbers.target.dtype,
-                    "base_range": _range(numbers.base.min, numbers.base.max),
-                    "target_range": _range(numbers.target.min, numbers.target.max),
+                    "base_range": _range_text(numbers.base.min, numbers.base.max),
+                    "target_range": _range_text(numbers.target.min, numbers.target.max),
                 },
                 confidence="compared",
                 fails_first=row.name,
@@ -73,14 +96,14 @@ def inputs_differ(subject: Subject) -> tuple[Culprit, ...]:
     return tuple(found)
 
 
-def _difference(subject: Subject, row: Row) -> float | None:
+def _measure_input_difference(subject: Subject, row: Row) -> float | None:
     """Return relative L2, or of integers the share of differing elements; None where they are the same, or rounded."""
     numbers = row.comparison
     if numbers is None or numbers.identical or not numbers.base.elements:
         return None
     meta = subject.targets.get(row.target_name)
     held_as = held_type(row, meta.dtype if meta is not None else "")
-    if meta is not None and meta.op_type != "Input" and _same_feed(subject, row):
+    if meta is not None and meta.op_type != "Input" and _is_same_feed(subject, row):
         return None  # what the target's own operator makes of it is an error like any other
     if numbers.base.rms is None or "float" not in numbers.base.dtype:
         share = (numbers.mismatched or 0) / numbers.base.elements
@@ -89,11 +112,11 @@ def _difference(subject: Subject, row: Row) -> float | None:
     if error is None or numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf:
         return None  # an overflow has a cause of its own
     unit = max(unit_of(held_as, numbers.base), subject.typical_unit)
-    rounds = error <= _FAR * unit or _only_rounded(subject, row, held_as)
+    rounds = error <= _FAR * unit or _is_only_rounded(subject, row, held_as)
     return None if rounds else error
 
 
-def _same_feed(subject: Subject, row: Row) -> bool:
+def _is_same_feed(subject: Subject, row: Row) -> bool:
     """Return whether the target was fed what the baseline's tensor held."""
     feed = subject.feeds_of_target.get(row.name)
     if feed is None or row.comparison is None:
@@ -108,7 +131,7 @@ def _same_feed(subject: Subject, row: Row) -> bool:
     )
 
 
-def _only_rounded(subject: Subject, row: Row, held_as: str) -> bool:
+def _is_only_rounded(subject: Subject, row: Row, held_as: str) -> bool:
     """Return whether the difference is no more than what the narrower type makes of these very values, tiny ones above
     all."""
     numbers, held = row.comparison, subject.held(row.target_name, subject.feeds.get(row.name))
@@ -122,7 +145,7 @@ def _only_rounded(subject: Subject, row: Row, held_as: str) -> bool:
     return numbers.rmse <= 2 * math.sqrt(float(np.mean(np.square(off[np.isfinite(off)])))) if off.size else False
 
 
-def _range(low: float | None, high: float | None) -> str:
+def _range_text(low: float | None, high: float | None) -> str:
     return "no number" if low is None or high is None else f"{low:.4g} to {high:.4g}"
 
 
@@ -132,7 +155,7 @@ _NAMED = 0.001
 """Share of the squared error above which an operator is named in the budget."""
 
 
-def concluded(
+def conclude(
     culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink], at: str, expected: Mapping[str, float], *,
     beyond: bool, **rest: Any,
 ) -> Explanation:  # fmt: skip
@@ -144,7 +167,7 @@ def concluded(
     """
     left = len(tried.untried)
     state, reason = "culprits" if culprits else "diffuse" if beyond else "healthy", NOTHING
-    hidden = hidden_share(tried)
+    hidden = bound_hidden_share(tried)
     if state == "diffuse" and left and (hidden is None or hidden >= HALF):
         state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
     counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in sinks) else {"always"}
@@ -173,7 +196,7 @@ def is_of_many(explanation: Explanation) -> bool:
     return explanation.state == "diffuse" or left
 
 
-def hidden_share(tried: Carried | Explanation) -> float | None:
+def bound_hidden_share(tried: Carried | Explanation) -> float | None:
     """Return the most of the squared error that one operator of those that were not tried alone may make; None where
     nobody knows."""
     found = tried.rest if tried.part is None else tried.part
@@ -216,7 +239,7 @@ def explain(
     depends on the model alone, not on the machine.
     """
     work = Work(subject, level)
-    fed = inputs_differ(subject)
+    fed = find_differing_inputs(subject)
     usual = allowed_error(subject.typical_unit, None)
     if not replaces(subject.baseline):
         reason = say("not_alone")
@@ -227,21 +250,21 @@ def explain(
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
         if subject.is_step:
-            explanation, found = _of_step(subject, work, folder, on_portrait)
+            explanation, found = _explain_step(subject, work, folder, on_portrait)
         else:
-            explanation, found = _explained(subject, work, folder, on_portrait, on_tokens)
-    except Ended as ended:
+            explanation, found = _explain_forward(subject, work, folder, on_portrait, on_tokens)
+    except WorkEnded as ended:
         reason = say("ended_at_the_cap", minutes=ended.seconds / 60)
     except PrecisionDebugError as error:
         reason = say("failed", detail=str(error))
     except Exception as error:
         reason = say("failed", detail=f"{type(error).__name__}: {error}")
     else:
-        return _coarsest_first(with_packers(subject, explanation, found)), found
+        return _order_coarsest_first(with_packers(subject, explanation, found)), found
     return Explanation(state="unknown", reason=reason, allowed=usual, seconds=work.seconds), []
 
 
-def _coarsest_first(explanation: Explanation) -> Explanation:
+def _order_coarsest_first(explanation: Explanation) -> Explanation:
     """Put the weights that few bits hold furthest from what they were made of before the others of their kind: a
     quantiser touches every one, and the coarsest is where to look."""
     theirs = [one for one in explanation.culprits if one.cause == "few_bits"]
@@ -250,25 +273,25 @@ def _coarsest_first(explanation: Explanation) -> Explanation:
     return dataclasses.replace(explanation, culprits=told)
 
 
-def _of_step(
+def _explain_step(
     subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
 ) -> tuple[Explanation, list[Introduced]]:
     """Of a training step, whose tensors have a bound each."""
-    explained: Explainer = registry.opened("explainers", "step")
+    explained: Explainer = registry.import_from_door("explainers", "step")
     explanation, alone = explained(subject, work, folder)
     with contextlib.closing(alone):
-        explanation = dataclasses.replace(explanation, first_non_finite=_first_non_finite(subject))
+        explanation = dataclasses.replace(explanation, first_non_finite=_find_first_non_finite(subject))
         if on_portrait is not None:
             _draw(subject, alone, explanation.culprits, on_portrait)
-        return explanation, [infinite_introduced(own) for own in alone.found.values()]
+        return explanation, [make_introduced_infinite(own) for own in alone.found.values()]
 
 
-def _explained(
+def _explain_forward(
     subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None,
     on_tokens: Callable[[TokenEffects], None] | None,
 ) -> tuple[Explanation, list[Introduced]]:
-    first = first_failing(subject)
-    before = suspects_before(subject, 10_000 if work.full else 24)
+    first = find_first_failing(subject)
+    before = list_early_suspects(subject, 10_000 if work.full else 24)
     small = work.size < _SMALL and not subject.iterations  # a run of such a loop costs what all of its operators cost
     every = work.full or work.size < _KEPT
     suspected = frozenset(before)
@@ -276,59 +299,64 @@ def _explained(
     def suspects(name: str, units: float | None) -> bool:
         return every or name in suspected or (units is not None and units > 2.0)
 
-    sinks = sinks_of(subject, first)
+    sinks = list_sinks(subject, first)
     judged = [sink for sink in sinks if sink.is_output] or list(sinks)
-    looked, expected = _looked(subject, judged, small or work.full)
+    looked, expected = _choose_outputs_to_explain(subject, judged, small or work.full)
     sick = bool(first or looked)
     worth_it = sick or small or work.full
-    alone = run_alone(subject, suspects, folder) if worth_it else nothing_alone(subject, folder)
+    alone = run_alone(subject, suspects, folder) if worth_it else make_empty_alone(subject, folder)
     try:
         if worth_it and (work.full or (small and len(subject.row_of) <= _FEW)):
-            handed = inherited_errors(subject, folder)
+            handed = measure_inherited_errors(subject, folder)
             alone.found.update({
                 name: dataclasses.replace(found, inherited=handed.get(name)) for name, found in alone.found.items()
             })  # fmt: skip
-        candidates = candidates_of(subject, alone, before) if sick else []
-        known = known_sinks(subject, sinks)
-        plain = known or (plain_sinks(subject, candidates, sinks) if sick else {})
-        tried = carried(subject, alone, candidates, sinks, plain, work) if candidates else NOTHING_CARRIED
+        candidates = list_candidates(subject, alone, before) if sick else []
+        known = read_known_sinks(subject, sinks)
+        plain = known or (run_plain_sinks(subject, candidates, sinks) if sick else {})
+        tried = carry_errors(subject, alone, candidates, sinks, plain, work) if candidates else NOTHING_CARRIED
         culprits = rank(subject, alone, tried.effects, sinks, first, looked)
         if sick and not expected:
-            expected = expected_errors(subject, plain, judged)
+            expected = predict_errors(subject, plain, judged)
         def usual(name: str) -> float:
             return allowed_error(subject.unit_behind(name), expected.get(name))
 
         bounds = {sink.name: usual(sink.name) for sink in judged} if subject.few_narrow or subject.fed_by_none else {}
-        culprits = by_zeros_that_count(subject, alone, culprits, sinks, plain, work)
+        culprits = replace_by_zeros_that_count(subject, alone, culprits, sinks, plain, work)
         culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
         named = culprits
-        culprits, at = confirmed(subject, alone, culprits, tried, sinks, plain, work), _worst(sinks, bounds)
+        culprits, at = (
+            confirm_culprits(subject, alone, culprits, tried, sinks, plain, work),
+            _choose_worst_sink(sinks, bounds),
+        )
         sets = tuple[RepairedSet, ...]()
         if looked and not culprits:
             beyond = any(sink.name == at and sink.rel_l2 > usual(at) for sink in judged)
-            few, sets = few_that_halve(subject, alone, tried, sinks, at, plain, work, beyond=beyond)
+            few, sets = find_few_that_halve(subject, alone, tried, sinks, at, plain, work, beyond=beyond)
             there = {name: [one for one in tried.effects[name] if one.at == at] for name in few}
             if few:
                 culprits = rank(subject, alone, {**tried.effects, **there}, sinks, first, looked, few)
             if len(few) > 1:
                 culprits = with_set_left_out(culprits, sets, few)
             else:
-                culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
+                culprits = confirm_culprits(subject, alone, culprits, tried, sinks, plain, work)
         if sick:
-            culprits = breaks_outputs(subject, alone, culprits, sinks, _first_non_finite(subject), folder, work)
+            culprits = breaks_outputs(subject, alone, culprits, sinks, _find_first_non_finite(subject), folder, work)
         if looked:
-            culprits = _unless_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
+            culprits = _replace_if_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
         if looked and not culprits and alone.method == "isolated":
-            culprits = drifting(subject, sinks, plain, folder)
-        culprits = _behind_nobody(subject, alone, culprits, sinks) or (born_in_this_run(subject) if looked else ())
-        overlap = overlapping(subject, alone, tried, sinks, at, plain, work) if named and not culprits else None
+            culprits = find_drifting(subject, sinks, plain, folder)
+        culprits = _add_hidden_overflow(subject, alone, culprits, sinks) or (
+            find_makers_in_this_run(subject) if looked else ()
+        )
+        overlap = find_overlap(subject, alone, tried, sinks, at, plain, work) if named and not culprits else None
         if not culprits and looked and overlap is None:
             off = [sink.name for sink in judged if sink.rel_l2 > usual(at)]
-            culprits = amplifying(subject, alone, off)
+            culprits = find_amplifying(subject, alone, off)
         culprits = with_repairs(subject, alone, culprits, tried, sinks, plain, work)
-        culprits = culprits or born_on_both(subject, partly=False)
+        culprits = culprits or find_makers_on_both_sides(subject, partly=False)
         culprits = with_stretches(subject, alone, culprits, work)
-        explanation = _explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
+        explanation = _make_explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")
         if explanation.state == "diffuse":
@@ -337,62 +365,66 @@ def _explained(
             _draw(subject, alone, culprits, on_portrait)
         if on_tokens is not None:
             healthy = explanation.state == "healthy"
-            effects = token_effects(subject, alone, work, explanation.allowed, healthy=healthy)
+            effects = measure_token_effects(subject, alone, work, explanation.allowed, healthy=healthy)
             if effects is not None:
                 on_tokens(effects)
-        return explanation, [infinite_introduced(own) for own in alone.found.values()]
+        return explanation, [make_introduced_infinite(own) for own in alone.found.values()]
     finally:
         alone.close()
 
 
-def _looked(subject: Subject, judged: Sequence[Sink], always: bool) -> tuple[frozenset[str], Mapping[str, float]]:
+def _choose_outputs_to_explain(
+    subject: Subject, judged: Sequence[Sink], always: bool
+) -> tuple[frozenset[str], Mapping[str, float]]:
     """Return the outputs whose authors are to be looked for, and the error that rounding everywhere predicts there, as
     far as it was needed to tell: predicting takes a run of the baseline.
 
     always: predict it, so that the report can say how far the outputs are from it.
     """
-    looked = suspicious(subject, judged, {})
+    looked = find_suspicious_sinks(subject, judged, {})
     off = any(sink.squared and sink.rel_l2 > max(subject.unit_behind(sink.name), LOOK_LEAST) for sink in judged)
     if (looked and not subject.few_narrow) or not (off or always):
         return looked, {}
-    expected = expected_errors(subject, known_sinks(subject, judged) or plain_sinks(subject, [], judged), judged)
-    return suspicious(subject, judged, expected), expected
+    expected = predict_errors(
+        subject, read_known_sinks(subject, judged) or run_plain_sinks(subject, [], judged), judged
+    )
+    return find_suspicious_sinks(subject, judged, expected), expected
 
 
-def _unless_unsteady(
+def _replace_if_unsteady(
     subject: Subject, work: Work, alone: Alone, culprits: tuple[Culprit, ...], sinks: tuple[Sink, ...],
     plain: Mapping[str, Any], folder: Path,
 ) -> tuple[Culprit, ...]:  # fmt: skip
     """Where nobody is found, or nobody for certain: what a second run of the same side says, with the same feeds."""
     if culprits and not any(CAUSES[culprit.cause].unproven for culprit in culprits[:3]):
         return culprits
-    at = _worst(sinks)
+    at = _choose_worst_sink(sinks)
     off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
     some = work.size <= _FEW_BYTES or work.full
     names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
-    twice = unsteady(subject, at, off, folder, names, plain.get(at))
-    return unsteady_culprits(subject, culprits, twice, alone.method, at)
+    twice = find_unsteady(subject, at, off, folder, names, plain.get(at))
+    return blame_unsteady(subject, culprits, twice, alone.method, at)
 
 
-def _behind_nobody(
+def _add_hidden_overflow(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: tuple[Sink, ...]
 ) -> tuple[Culprit, ...]:
     """With those that explain others away: an overflow that the baseline does not show takes the blame of all that come
     after it, and what was fed with other values or shapes is told first; an output of another shape that nothing reads
     (a cache that holds fewer tokens) makes no other one wrong, and is told last."""
-    hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
+    hidden = find_hidden_overflow(subject, sinks) if alone.method == "replayed" else None
     if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
         behind = subject.descendants(hidden.name)
         culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
-    shaped = shapes_differ(subject, alone)
+    shaped = find_other_shapes(subject, alone)
     read = {source for meta in subject.tensors for source in meta.inputs}
     ends = tuple(culprit for culprit in shaped if culprits and culprit.name not in read)
-    fed = (*inputs_differ(subject), *(culprit for culprit in shaped if culprit not in ends))
+    fed = (*find_differing_inputs(subject), *(culprit for culprit in shaped if culprit not in ends))
     names = {culprit.name for culprit in (*fed, *ends)}
     return (*fed, *(culprit for culprit in culprits if culprit.name not in names), *ends)
 
 
-def _explanation(
+def _make_explanation(
     subject: Subject, work: Work, alone: Alone, tried: Carried, culprits: tuple[Culprit, ...], judged: Sequence[Sink],
     expected: Mapping[str, float], at: str, first: str,
 ) -> Explanation:  # fmt: skip
@@ -405,13 +437,17 @@ def _explanation(
 
     def bound(name: str) -> float:
         known = expected.get(name)
-        return worth(subject.unit_at(known, name)) if one_makes_it else allowed_error(subject.unit_behind(name), known)
+        return (
+            error_worth_failing(subject.unit_at(known, name))
+            if one_makes_it
+            else allowed_error(subject.unit_behind(name), known)
+        )
 
     allowed = bound(at)
     own = {sink.name: bound(sink.name) for sink in judged} if subject.few_narrow or subject.fed_by_none else {}
     beyond = bool(lost) or any(sink.rel_l2 > own.get(sink.name, allowed) for sink in judged)
     outputs_fine = not any(is_far_off(subject, sink) for sink in judged)
-    return concluded(
+    return conclude(
         culprits,
         tried,
         judged,
@@ -422,7 +458,7 @@ def _explanation(
         unit=unit,
         allowed=allowed,
         allowed_at={name: one for name, one in own.items() if one != allowed},
-        first_non_finite=_first_non_finite(subject),
+        first_non_finite=_find_first_non_finite(subject),
         rounded=tuple(name for name in subject.row_of if name in subject.rounded),
         candidates=len(tried.effects) + len(tried.untried),
         unfelt=first if first and not culprits and outputs_fine and not subject.row_of[first].is_output else "",
@@ -435,12 +471,12 @@ def _draw(subject: Subject, alone: Alone, culprits: Sequence[Culprit], on_portra
     for culprit in culprits[:_DRAWN]:
         exact, wrong = alone.exact.get(culprit.name), alone.wrong.get(culprit.name)
         if exact is not None and wrong is not None:
-            portrait = portrait_of(culprit.name, exact, wrong, introduced=True, read=subject.bench.host)
+            portrait = draw_portrait_of(culprit.name, exact, wrong, introduced=True, read=subject.bench.host)
             if portrait is not None:
                 on_portrait(portrait)
 
 
-def _worst(sinks: tuple[Sink, ...], bounds: Mapping[str, float] = MappingProxyType({})) -> str:
+def _choose_worst_sink(sinks: tuple[Sink, ...], bounds: Mapping[str, float] = MappingProxyType({})) -> str:
     """Where effects are judged: the output that is worst, else the first failing tensor. bounds: of the outputs, where
     each has one of its own."""
     outputs = [sink for sink in sinks if sink.is_output and (sink.squared or sink.non_finite)] or list(sinks)
@@ -449,9 +485,9 @@ def _worst(sinks: tuple[Sink, ...], bounds: Mapping[str, float] = MappingProxyTy
     return max(outputs, key=lambda sink: (sink.non_finite, sink.rel_l2 / bounds.get(sink.name, 1.0))).name
 
 
-def _first_non_finite(subject: Subject) -> str:
+def _find_first_non_finite(subject: Subject) -> str:
     """Return the first tensor with a NaN or Inf that the baseline does not have."""
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
-        if non_finite_alone(row):
+        if is_non_finite_in_target_alone(row):
             return row.name
     return ""

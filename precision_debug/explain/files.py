@@ -13,19 +13,25 @@ from typing import Any
 import numpy as np
 
 from ..numbers.narrowing import narrow_type as dtype_of
-from ..numbers.narrowing import rounded
-from ..numbers.number_types import promised
-from ..onnx.types import FLATTENS, shortest
+from ..numbers.narrowing import round_values
+from ..numbers.number_types import find_promise
+from ..onnx.types import FLATTENS, shortest_float
 from ..protocols import Replacer
 from ..reasons import say
-from ..records import Culprit, Operator, Row, TensorMeta
+from ..records import Culprit, GraphOperator, Row, TensorMeta
 from .introduced import Alone
 from .operators import MOVE, plain_type
 from .subject import Subject
-from .undo import LEFT, Case, left_of, left_when
+from .undo import LEFT, Case, measure_left_of, measure_left_when
 from .units import BEYOND, NARROW, unit_of
 
-__all__ = ["files_differ", "narrower_constants", "other_operator", "other_weight", "shapes_differ"]
+__all__ = [
+    "find_file_difference",
+    "find_narrower_constants",
+    "find_other_operator",
+    "find_other_shapes",
+    "find_other_weight",
+]
 
 
 # What the operators of two files do not share: a constant, an attribute, what they read.
@@ -34,7 +40,7 @@ Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
 
 
-def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evidence:
+def find_file_difference(subject: Subject, name: str, case: Case | None = None) -> Evidence:
     """Return a constant or an attribute that the two sides' operators do not share; {} where they are the same
     operator.
 
@@ -45,11 +51,11 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
     baseline, target = subject.operators()
     if not subject.two_files or target is None:
         return {}
-    if gone := _removed(subject, name, case):
+    if gone := _find_removed_activation(subject, name, case):
         return gone
     if subject.weights_alone:
-        return _beside_rounding(baseline, target, subject.row_of.get(name), name)
-    if subject.quantised_file and promised(subject.precision).computes != "int8":
+        return _find_difference_beside_rounding(baseline, target, subject.row_of.get(name), name)
+    if subject.quantised_file and find_promise(subject.precision).computes != "int8":
         return {}  # a file that was quantised differs in every constant; a mode that quantises has it from its own file
     rows = {row.name: row for row in subject.rows if row.comparison is not None}  # those of other shapes, too
     own = (subject.meta_of[name],) if name in rows and name in subject.meta_of else ()
@@ -57,9 +63,9 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
     for meta in reversed(subject.region_of.get(name, own)):
         row = rows.get(meta.name)
         there = row.target_name if row is not None else meta.name
-        held = _in_files(subject, meta, there)
+        held = _operators_in_files(subject, meta, there)
         plain = baseline.operator(meta.name)
-        mine, theirs = held or (plain, _behind_casts(target, there, plain))
+        mine, theirs = held or (plain, _operator_behind_casts(target, there, plain))
         if mine is None or theirs is None:
             continue
         # inside a fused region equal names do not tell that the operators are the same
@@ -67,25 +73,37 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
             parts.append((meta, row, held, mine, theirs))
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
-            difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
+            difference = _find_other_constant(mine, theirs) or _find_other_attribute(mine, theirs)
             if not difference and meta.name == name and case is not None:
-                difference = _proven_constant(case, _of_region(subject, name, mine, theirs) or ())
-        elif mine.op_type != theirs.op_type and (constants := _of_region(subject, name, mine, theirs)) is not None:
-            difference = _exchanged(case, constants) or _other_form(subject, case, mine, theirs, meta.name)
+                difference = _prove_constant(case, _compare_region_constants(subject, name, mine, theirs) or ())
+        elif (
+            mine.op_type != theirs.op_type
+            and (constants := _compare_region_constants(subject, name, mine, theirs)) is not None
+        ):
+            difference = _exchange_constants(case, constants) or _find_other_form(
+                subject, case, mine, theirs, meta.name
+            )
         else:
-            difference = _difference(mine, theirs, meta.name, _axes_of(subject, meta), case)
+            difference = _compare_operators(mine, theirs, meta.name, _count_axes(subject, meta), case)
         if difference:
-            return difference if meta.name == name else _of_part(difference, meta)
+            return difference if meta.name == name else _add_inner_operator(difference, meta)
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
         difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
         difference = difference or _cast_left_out(subject, name, row)
         if difference:
             return difference
-    return next((found for _, _, _, mine, theirs in parts if (found := _around(baseline, target, mine, theirs))), {})
+    return next(
+        (
+            found
+            for _, _, _, mine, theirs in parts
+            if (found := _compare_enclosing_operators(baseline, target, mine, theirs))
+        ),
+        {},
+    )
 
 
-def _behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:
+def _operator_behind_casts(target: Replacer, name: str, mine: GraphOperator | None) -> GraphOperator | None:
     """Return the target's operator of a tensor; what a cast reads where the baseline has none: a converted file's
     outputs."""
     found = target.operator(name)
@@ -97,7 +115,7 @@ def _behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operato
     return found
 
 
-def _removed(subject: Subject, name: str, case: Case | None) -> Evidence:
+def _find_removed_activation(subject: Subject, name: str, case: Case | None) -> Evidence:
     """Return a Relu or Clip that a quantiser removed though its range does not clip as that did: where clipping the
     target's result takes most of the error away, or where it lies inside of a fused region, as the files prove; {}
     elsewhere."""
@@ -112,7 +130,7 @@ def _removed(subject: Subject, name: str, case: Case | None) -> Evidence:
             return told
         if case is None or math.isnan(gone.low) or math.isnan(gone.high):
             return {}
-        if (left := left_of(case, np.clip(case.wrong, gone.low, gone.high))) <= LEFT:
+        if (left := measure_left_of(case, np.clip(case.wrong, gone.low, gone.high))) <= LEFT:
             return {**told, "left": left}
         case.refuted["files_differ"] = left
     return {}
@@ -129,7 +147,9 @@ class _Pair:
     target: Array
 
 
-def _of_region(subject: Subject, name: str, mine: Operator, theirs: Operator) -> list[_Pair] | None:
+def _compare_region_constants(
+    subject: Subject, name: str, mine: GraphOperator, theirs: GraphOperator
+) -> list[_Pair] | None:
     """Return the constants that differ between an operator and the several in its place, by what is really read,
     whatever their names and however they lie; None where either side reads others than such pairs."""
     baseline, target = subject.operators()
@@ -141,21 +161,21 @@ def _of_region(subject: Subject, name: str, mine: Operator, theirs: Operator) ->
         own |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
         found = target.operator(partner[meta.name]) if target is not None and meta.name in partner else None
         there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
-    for made in _made_of(subject, partner.get(name, name)):
+    for made in _list_tensors_between(subject, partner.get(name, name)):
         found = target.operator(made) if target is not None else None
         there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
     own = {key: value for key, value in own.items() if value.dtype.kind == "f" and value.size > 1}
     spare = {key: value for key, value in there.items() if value.dtype.kind == "f" and value.size > 1}
     left: dict[str, Array] = {}
     for key, value in own.items():
-        same = next((other for other, one in spare.items() if _same_numbers(value, one)), "")
+        same = next((other for other, one in spare.items() if _hold_same_numbers(value, one)), "")
         if same:
             del spare[same]
         else:
             left[key] = value
     pairs = []
     for key, value in left.items():
-        turned = [(other, form) for other, one in spare.items() for form in _forms(one, value.shape)]
+        turned = [(other, form) for other, one in spare.items() for form in _list_forms(one, value.shape)]
         if not turned:
             return None
         other, form = min(turned, key=lambda pair: float(np.linalg.norm(pair[1].astype(np.float64) - value)))
@@ -167,7 +187,7 @@ def _of_region(subject: Subject, name: str, mine: Operator, theirs: Operator) ->
 _ONE = frozenset({"Identity", "Cast"})
 
 
-def _made_of(subject: Subject, target_name: str) -> list[str]:
+def _list_tensors_between(subject: Subject, target_name: str) -> list[str]:
     """Return the target's tensors between a tensor of it and those that are compared."""
     found: list[str] = []
     waiting = [target_name]
@@ -181,71 +201,75 @@ def _made_of(subject: Subject, target_name: str) -> list[str]:
     return found
 
 
-def _forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
+def _list_forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
     for order in itertools.permutations(range(array.ndim)) if array.ndim <= 4 else [tuple(range(array.ndim))]:
         if (turned := array.transpose(order)).shape == shape:
             yield turned
 
 
-def _exchanged(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
+def _exchange_constants(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
     """Return the constant that makes the operator's error when it is exchanged between the files, alone or with all
     others; the first that differs where that cannot be run; {} where none differs, or none makes it."""
-    told = [(pair, found) for pair in pairs if (found := _where_apart(pair.key, pair.base, pair.target))]
+    told = [(pair, found) for pair in pairs if (found := _find_first_difference(pair.key, pair.base, pair.target))]
     if not told:
         return {}
     best, first = None, told[0]
     if case is not None:
-        lefts = [(left_when(case, {pair.key: pair.target}), pair, found) for pair, found in told]
+        lefts = [(measure_left_when(case, {pair.key: pair.target}), pair, found) for pair, found in told]
         known = [(left, pair, found) for left, pair, found in lefts if left is not None]
         if known:
             best, *first = min(known, key=lambda one: one[0])  # type: ignore[assignment]
-            every = left_when(case, {pair.key: pair.target for pair, _ in told})
+            every = measure_left_when(case, {pair.key: pair.target for pair, _ in told})
             if best > LEFT and (every is None or every > LEFT):
                 case.refuted["files_differ"] = best
                 return {}
             best = min(best, every if every is not None else best)
     pair, found = first
-    found = {**found, "name": _named(pair.key, pair.other)}
+    found = {**found, "name": _name_constant(pair.key, pair.other)}
     return found if best is None else {**found, "left": best}
 
 
-def _proven_constant(case: Case, pairs: Sequence[_Pair]) -> Evidence:
+def _prove_constant(case: Case, pairs: Sequence[_Pair]) -> Evidence:
     """Return the same between two frameworks, whose regions need not be the same operators: only what was run
     counts."""
-    found = _exchanged(case, pairs)
+    found = _exchange_constants(case, pairs)
     return found if "left" in found else {}
 
 
-def _named(key: str, other: str) -> str:
+def _name_constant(key: str, other: str) -> str:
     return key if key == other else say("read_as", name=key, other=other)
 
 
-def _other_form(subject: Subject, case: Case | None, mine: Operator, theirs: Operator, name: str) -> Evidence:
+def _find_other_form(
+    subject: Subject, case: Case | None, mine: GraphOperator, theirs: GraphOperator, name: str
+) -> Evidence:
     """That the target has another operator there; {} where the same two stand for one another elsewhere and agree."""
     if case is not None:
         for one, found in case.alone.found.items():
             row = subject.row_of.get(one)
             if row is None or one == case.name or found.units is None or found.units > BEYOND:
                 continue
-            pair = subject.operators()[0].operator(one), _of_target(subject, row)
+            pair = subject.operators()[0].operator(one), _target_operator(subject, row)
             if [getattr(part, "op_type", "") for part in pair] == [mine.op_type, theirs.op_type]:
                 case.refuted["files_differ"] = 1.0
                 return {}
     return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
 
 
-def _of_target(subject: Subject, row: Row) -> Operator | None:
+def _target_operator(subject: Subject, row: Row) -> GraphOperator | None:
     target = subject.operators()[1]
     return None if target is None else target.operator(row.target_name)
 
 
-def _beside_rounding(baseline: Replacer, target: Replacer, row: Row | None, name: str) -> Evidence:
+def _find_difference_beside_rounding(baseline: Replacer, target: Replacer, row: Row | None, name: str) -> Evidence:
     """Return what two operators do not share, of which one holds its weights in few bits: an attribute, or a constant
     that is further from the other one than any rounding is."""
     mine, theirs = baseline.operator(name), target.operator(row.target_name) if row is not None else None
     if mine is None or theirs is None or mine.op_type != theirs.op_type:  # an engine fuses as it likes
         return {}
-    found = _difference(dataclasses.replace(mine, parameters={}), dataclasses.replace(theirs, parameters={}), name)
+    found = _compare_operators(
+        dataclasses.replace(mine, parameters={}), dataclasses.replace(theirs, parameters={}), name
+    )
     if found:
         return found
     for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=False):
@@ -255,7 +279,7 @@ def _beside_rounding(baseline: Replacer, target: Replacer, row: Row | None, name
         held_exactly = b.ndim < 2  # norms and biases are not quantised
         off = float(np.linalg.norm((t - b).astype(np.float64)))
         far = held_exactly or off > _NO_ROUNDING * float(np.linalg.norm(b.astype(np.float64)))
-        if far and (told := _where_apart(key, b, t)):
+        if far and (told := _find_first_difference(key, b, t)):
             at = np.unravel_index(int(np.argmax(np.abs(t - b))), b.shape)  # elsewhere it may be the same by chance
             where = {"at": [int(one) for one in at], "base": float(b[at]), "target": float(t[at])}
             return {**told, **where} if told["at"] else told
@@ -267,7 +291,9 @@ _NO_ROUNDING = 0.75
 weights of the same size that have nothing to do with each other are 1.4 apart."""
 
 
-def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operator) -> Evidence:
+def _compare_enclosing_operators(
+    baseline: Replacer, target: Replacer, mine: GraphOperator, theirs: GraphOperator
+) -> Evidence:
     """Return what the operators in whose bodies two equal ones are do not share: a scan's direction, a loop's count; {}
     where they are in none, or in equal ones. That is told of what computes otherwise inside: only there it is seen."""
     if not mine.inside or not theirs.inside:
@@ -275,9 +301,9 @@ def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operat
     outer, there = baseline.operator(mine.inside), target.operator(theirs.inside)
     if outer is None or there is None:
         return {}
-    found = _difference(outer, there, mine.inside)
+    found = _compare_operators(outer, there, mine.inside)
     if not found or found["what"] == say("an_operator"):
-        return found or _around(baseline, target, outer, there)
+        return found or _compare_enclosing_operators(baseline, target, outer, there)
     return {**found, "name": f"{found['name']} ({outer.op_type} {mine.inside})"}
 
 
@@ -289,27 +315,31 @@ def _reads_the_same(subject: Subject, meta: TensorMeta) -> bool:
     return there is None or tuple(subject.partner.get(name, name) for name in there.inputs) == meta.inputs
 
 
-def _axes_of(subject: Subject, meta: TensorMeta) -> tuple[int, int] | None:
+def _count_axes(subject: Subject, meta: TensorMeta) -> tuple[int, int] | None:
     """Return how many axes an operator's first tensor and its result have; None where they were not compared."""
     rows = [subject.row_of.get(name) for name in (*meta.inputs[:1], meta.name)]
     found = [len(row.comparison.base.shape) for row in rows if row is not None and row.comparison is not None]
     return (found[0], found[1]) if len(found) == 2 else None
 
 
-def _of_part(difference: Evidence, meta: TensorMeta) -> Evidence:
+def _add_inner_operator(difference: Evidence, meta: TensorMeta) -> Evidence:
     """With the operator inside a fused region that it is of: the region is called after its last one."""
     if difference["what"] not in {say("an_attribute"), say("a_constant")}:
         return difference
     return {**difference, "name": f"{difference['name']} ({meta.op_type} {meta.name})"}
 
 
-def _in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:
+def _operators_in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[GraphOperator, GraphOperator] | None:
     """Return a tensor's operators as two files of one format have them, where engines have other words for one
     operator; None where they are not of one kind: a file may have several where the other has one."""
-    return next((pair for pair in _of_files(subject, meta, there) if pair[0].op_type == pair[1].op_type), None)
+    return next(
+        (pair for pair in _list_operators_in_files(subject, meta, there) if pair[0].op_type == pair[1].op_type), None
+    )
 
 
-def _of_files(subject: Subject, meta: TensorMeta, there: str) -> Iterator[tuple[Operator, Operator]]:
+def _list_operators_in_files(
+    subject: Subject, meta: TensorMeta, there: str
+) -> Iterator[tuple[GraphOperator, GraphOperator]]:
     """Yield the same, of whatever kind, by each of the names that the target's may have."""
     running = subject.targets.get(there)
     for name in dict.fromkeys((running.origin if running is not None else "", there, meta.name)):
@@ -318,19 +348,19 @@ def _of_files(subject: Subject, meta: TensorMeta, there: str) -> Iterator[tuple[
             yield pair
 
 
-def other_operator(subject: Subject, name: str) -> Evidence:
+def find_other_operator(subject: Subject, name: str) -> Evidence:
     """That two files have another kind of operator in a tensor's place, whoever runs them; {} where they do not. To be
     asked of what computes otherwise alone: a file may write one operator in parts."""
     row, meta = subject.row_of.get(name), subject.meta_of.get(name)
     if row is None or meta is None or not subject.two_files:
         return {}
-    for mine, theirs in _of_files(subject, meta, row.target_name):
+    for mine, theirs in _list_operators_in_files(subject, meta, row.target_name):
         if mine.op_type != theirs.op_type:
             return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
     return {}
 
 
-def narrower_constants(subject: Subject, name: str) -> Evidence:
+def find_narrower_constants(subject: Subject, name: str) -> Evidence:
     """Return the constants that the target's file holds rounded to a narrower float, every number of them, as a file
     that was converted does: the one that loses most, and that type; {} where none is, or where another one is no such
     rounding. """
@@ -361,7 +391,7 @@ def narrower_constants(subject: Subject, name: str) -> Evidence:
 
 def _is_rounded(b: Array, t: Array, held: str) -> bool:
     """Return whether each number is the other's rounding to a type; converters may raise what it would make 0."""
-    near = rounded(b, dtype_of(held))
+    near = round_values(b, dtype_of(held))
     return bool(((near == t) | ((np.abs(b) < _RAISED) & (np.abs(t) <= _RAISED))).all())
 
 
@@ -369,7 +399,7 @@ _RAISED = 1.2e-7
 """Size up to which converters to float16 give a number another one: two of its smallest steps."""
 
 
-def other_weight(subject: Subject, name: str) -> Evidence:
+def find_other_weight(subject: Subject, name: str) -> Evidence:
     """Return a weight that the target's file holds rounded, whatever its backend calls the operator; {} where none
     is."""
     baseline, target = subject.operators()
@@ -412,7 +442,7 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
     return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
 
 
-def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Operator) -> Evidence:
+def _reads_others_there(subject: Subject, name: str, mine: GraphOperator, theirs: GraphOperator) -> Evidence:
     """Return the same of two files of which engines keep the names; {} where what either reads was not compared."""
     mapped = tuple(subject.partner.get(read, "") for read in theirs.reads)
     if mapped == mine.reads or not {*mapped, *mine.reads} <= subject.row_of.keys():
@@ -423,7 +453,7 @@ def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Ope
 def _cast_left_out(subject: Subject, name: str, row: Row | None) -> Evidence:
     """Return a cast to a narrow type before an operator that the baseline's file alone has; {} where there is none, or
     where the target has such a type on its way, too."""
-    if row is None or row.name != name or subject.two_frameworks or promised(subject.precision).narrow:
+    if row is None or row.name != name or subject.two_frameworks or find_promise(subject.precision).narrow:
         return {}
     casts = [
         meta for meta in subject.region_of.get(name, ())
@@ -448,7 +478,7 @@ def _cast_left_out(subject: Subject, name: str, row: Row | None) -> Evidence:
 def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
     """Return operators of the target's file alone that stand before one, a cast to a narrower type above all; {} where
     there are none, or where the target's arithmetic puts in its own."""
-    if row is None or row.name != name or subject.two_frameworks or promised(subject.precision).narrow:
+    if row is None or row.name != name or subject.two_frameworks or find_promise(subject.precision).narrow:
         return {}
     between: list[TensorMeta] = []
     given: list[str] = []
@@ -474,7 +504,7 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
     return {"what": say("an_input"), "name": name, "base": read, "target": f"{told} of {read}"}
 
 
-def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
+def _find_other_constant(mine: GraphOperator, theirs: GraphOperator) -> Evidence:
     """Return a constant that the other framework's operator has, too, with other values; {} where each has its equal,
     or where one of them has a batch norm's folded into its own, which are then no constants of the other."""
     if _is_batch_norm(mine) != _is_batch_norm(theirs):
@@ -482,16 +512,16 @@ def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
     own = {key: np.asarray(value) for key, value in mine.parameters.items()}
     others = [array for array in map(np.asarray, theirs.parameters.values()) if array.dtype.kind == "f"]
     own = {key: array for key, array in own.items() if array.dtype.kind == "f" and array.size > 1}
-    apart = {key: array for key, array in own.items() if not any(_same_numbers(array, one) for one in others)}
-    spare = [one for one in others if not any(_same_numbers(array, one) for array in own.values())]
+    apart = {key: array for key, array in own.items() if not any(_hold_same_numbers(array, one) for one in others)}
+    spare = [one for one in others if not any(_hold_same_numbers(array, one) for array in own.values())]
     for key, array in apart.items():
         one = next((one for one in spare if one.shape == array.shape), None)
         if one is not None:
-            return _where_apart(key, array, one)
+            return _find_first_difference(key, array, one)
     return {}
 
 
-def _is_batch_norm(operator: Operator) -> bool:
+def _is_batch_norm(operator: GraphOperator) -> bool:
     return "batchnorm" in operator.op_type.lower().replace("_", "")
 
 
@@ -500,14 +530,19 @@ def _acts(op_type: str) -> bool:
     return "cast" in op_type.lower() or plain_type(op_type) not in MOVE
 
 
-def _other_attribute(mine: Operator, theirs: Operator) -> Evidence:
+def _find_other_attribute(mine: GraphOperator, theirs: GraphOperator) -> Evidence:
     """Return an attribute, or the only number that each of two frameworks' operators reads, with another value; {}
     where what both say is the same."""
-    own, others = _numbers_of(mine), _numbers_of(theirs)
+    own, others = _list_number_attributes(mine), _list_number_attributes(theirs)
     for key in sorted((own.keys() & others.keys()) | ((own.keys() | others.keys()) & _OFF)):
         b, t = own.get(key, (0.0,)), others.get(key, (0.0,))
         if len(b) == len(t) and not np.allclose(t, b, rtol=2e-3, atol=1e-9):
-            return {"what": say("an_attribute"), "name": key, "base": str(_short(b)), "target": str(_short(t))}
+            return {
+                "what": say("an_attribute"),
+                "name": key,
+                "base": str(_shorten_values(b)),
+                "target": str(_shorten_values(t)),
+            }
     scalars = [
         [(key, float(array.reshape(-1)[0])) for key, array in ((k, np.asarray(v)) for k, v in one.parameters.items())
          if array.dtype.kind == "f" and array.size == 1]
@@ -526,7 +561,7 @@ _OFF = {"exclusive", "reverse"}
 _SAME_WORD = {"eps": "epsilon", "stride": "strides", "dilation": "dilations", "groups": "group"}
 
 
-def _numbers_of(operator: Operator) -> dict[str, tuple[float, ...]]:
+def _list_number_attributes(operator: GraphOperator) -> dict[str, tuple[float, ...]]:
     """Attributes that are numbers, in words that frameworks share; axes are counted from either end."""
     found: dict[str, tuple[float, ...]] = {}
     for key, value in operator.attributes.items():
@@ -537,12 +572,12 @@ def _numbers_of(operator: Operator) -> dict[str, tuple[float, ...]]:
     return {**found, "pads": (*begin, *end)} if begin is not None and end is not None else found
 
 
-def _short(values: tuple[float, ...]) -> Any:
-    whole = [int(one) if one == int(one) else shortest(one) for one in values]
+def _shorten_values(values: tuple[float, ...]) -> Any:
+    whole = [int(one) if one == int(one) else shortest_float(one) for one in values]
     return whole[0] if len(whole) == 1 else whole
 
 
-def _same_numbers(first: Array, second: Array) -> bool:
+def _hold_same_numbers(first: Array, second: Array) -> bool:
     """Return whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
     if first.size != second.size:
         return False
@@ -555,7 +590,7 @@ _OF_ITS_RESULT = frozenset({"Unsqueeze"})
 """Operators that count axes of what they give."""
 
 
-def _cut(moves: Operator, first: Any, second: Any) -> bool:
+def _cut(moves: GraphOperator, first: Any, second: Any) -> bool:
     """Return whether an operator that only moves elements moves another number of them there: it does not choose how
     many it reads, so whoever was before it cut the work differently, and this is no fault of its own."""
     if plain_type(moves.op_type) not in MOVE:
@@ -566,7 +601,7 @@ def _cut(moves: Operator, first: Any, second: Any) -> bool:
     return whole and math.prod(first) != math.prod(second)
 
 
-def _same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
+def _name_same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
     """Return whether two attributes name the same axes, counted from either end."""
     rank = axes[op_type in _OF_ITS_RESULT] if axes is not None and key in ("axis", "axes") else 0
     several = [list(one) if isinstance(one, (list, tuple)) else [one] for one in (first, second)]
@@ -580,10 +615,11 @@ def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
     return axis == -1 or (axes is not None and axes[0] > 0 and isinstance(axis, int) and axis % axes[0] == axes[0] - 1)
 
 
-def _difference(
-    mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
+def _compare_operators(
+    mine: GraphOperator, theirs: GraphOperator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
 ) -> Evidence:
-    """case: see ``files_differ``. axes: how many the first tensor that it reads and its result have; None where that is
+    """case: see ``find_file_difference``. axes: how many the first tensor that it reads and its result have; None
+    where that is
     not known."""
     if mine.op_type != theirs.op_type:
         return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
@@ -595,7 +631,11 @@ def _difference(
                         str(one.attributes.get("axis")) for one, own in ((mine, first), (theirs, second))]  # fmt: skip
                 return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
             continue
-        if first != second and not _same_axes(mine.op_type, key, first, second, axes) and not _cut(mine, first, second):
+        if (
+            first != second
+            and not _name_same_axes(mine.op_type, key, first, second, axes)
+            and not _cut(mine, first, second)
+        ):
             base, there = (say("is_missing") if one is None else str(one) for one in (first, second))
             return {"what": say("an_attribute"), "name": key, "base": base, "target": there}
     ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
@@ -610,18 +650,18 @@ def _difference(
     for (key, first), (other, second) in zip(ours, others, strict=True):
         b, t = np.asarray(first), np.asarray(second)
         if b.shape != t.shape:
-            turned = _transposed(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
+            turned = _find_transposition(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
             return turned or {
                 "what": say("a_constant"),
-                "name": _named(key, other),
+                "name": _name_constant(key, other),
                 "base": f"shape {list(b.shape)}",
                 "target": f"shape {list(t.shape)}",
             }
         pairs.append(_Pair(key=key, base=b, other=other, target=t))
-    return _exchanged(case, pairs)
+    return _exchange_constants(case, pairs)
 
 
-def _transposed(key: str, b: Array, t: Array) -> Evidence:
+def _find_transposition(key: str, b: Array, t: Array) -> Evidence:
     """That one array is the other with its axes in another order; {} where it is not, or where both are the same so."""
     for order in itertools.permutations(range(b.ndim)) if 2 <= b.ndim <= 4 and b.size == t.size else ():
         turned = b.transpose(order)
@@ -635,7 +675,7 @@ def _transposed(key: str, b: Array, t: Array) -> Evidence:
     return {}
 
 
-def _where_apart(key: str, b: Array, t: Array) -> Evidence:
+def _find_first_difference(key: str, b: Array, t: Array) -> Evidence:
     """Return the first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
     if b.dtype.kind == "f" and t.dtype.kind == "f":
         b, t = b.astype(np.float64), t.astype(np.float64)
@@ -644,7 +684,7 @@ def _where_apart(key: str, b: Array, t: Array) -> Evidence:
         apart = np.asarray(b != t)
     if not apart.any():
         return {}
-    if b.dtype.kind == "f" and t.dtype.kind == "f" and (turned := _transposed(key, b, t)):
+    if b.dtype.kind == "f" and t.dtype.kind == "f" and (turned := _find_transposition(key, b, t)):
         return turned
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
     return {
@@ -655,21 +695,21 @@ def _where_apart(key: str, b: Array, t: Array) -> Evidence:
 
 # Operators that give another shape than the baseline's, of the same inputs: no error can be carried from them.
 
-def shapes_differ(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
+def find_other_shapes(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
     """One for each operator, in order, that is the first on its way to an output of another shape.
 
     Where the outputs have theirs, a shape on the way to them is a matter of words: numbers tell who did it.
     """
     rows = {row.name: row for row in subject.rows if row.comparison is not None and not row.comparison.shapes_match}
     outputs = [row.name for row in rows.values() if row.is_output]
-    lead = {name for output in outputs for name in (output, *_before(subject, output))}
+    lead = {name for output in outputs for name in (output, *_list_ancestors(subject, output))}
     found: dict[str, Culprit] = {}
     for name in sorted(rows.keys() & lead, key=lambda one: subject.order.get(one, 0)):
         exact, wrong = alone.exact.get(name), alone.wrong.get(name)
-        if exact is None or wrong is None or exact.shape == wrong.shape or _before(subject, name) & rows.keys():
+        if exact is None or wrong is None or exact.shape == wrong.shape or _list_ancestors(subject, name) & rows.keys():
             continue
         row, meta = rows[name], subject.meta_of.get(name)
-        difference = files_differ(subject, name) if meta is not None else {}
+        difference = find_file_difference(subject, name) if meta is not None else {}
         found[name] = Culprit(
             name=name,
             node=row.node,
@@ -684,7 +724,7 @@ def shapes_differ(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
     return tuple(found.values())
 
 
-def _before(subject: Subject, name: str) -> set[str]:
+def _list_ancestors(subject: Subject, name: str) -> set[str]:
     """Return every tensor that one depends on."""
     found: set[str] = set()
     waiting = [name]

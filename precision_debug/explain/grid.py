@@ -15,17 +15,24 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Operator, Stored
-from .effects import Carried, Sink, carried_together
+from ..records import Culprit, GraphOperator, Stored
+from .effects import Carried, Sink, carry_errors_together
 from .introduced import MASK, Alone
 from .operator_facts import error_share
 from .operators import SUM_UP
 from .subject import Subject
-from .undo import LEFT, Case, coarse_constant, left_without, of_several_places
+from .undo import LEFT, Case, combine_places, find_coarse_constant, measure_left_without
 from .units import steps_of
 from .work import Work
 
-__all__ = ["as_one_outlier", "coarse_scale", "grid_cause", "of_whom", "outlier_of", "stored_cause"]
+__all__ = [
+    "as_one_outlier",
+    "describe_outlier",
+    "find_coarse_scale",
+    "find_grid_cause",
+    "find_outlier",
+    "find_stored_cause",
+]
 
 
 Array = np.ndarray[Any, Any]
@@ -58,59 +65,62 @@ _OUTLIER = 16.0
 """Times that one channel's range is the others' from which on it takes the quantised range from them."""
 
 
-def grid_cause(case: Case) -> Told:
+def find_grid_cause(case: Case) -> Told:
     """Return why a quantised operator's result is off: a mask, a shift, values that are cut off, a factor, one channel
     that makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on
     one. The first of them that its experiment bears out."""
     exact, wrong = case.exact, case.wrong
     largest = float(np.abs(exact).max()) if exact.size else 0.0
-    if largest > MASK or _masked(exact):
+    if largest > MASK or _holds_mask(exact):
         return "mask_range", {"largest": float(exact.min())}
-    if scaled := coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
+    if scaled := find_coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
         return "constant_scale", scaled
     outliers: list[tuple[float, Evidence]] = []
-    for code, ways in _suspected(case, _step(wrong)):
+    for code, ways in _list_suspected_causes(case, _find_step(wrong)):
         proven = [told for evidence in ways if (told := case.proven(code, evidence)) is not None]
         if proven:  # of several, what leaves least; where about as much is left, the clearest
             return code, min(proven, key=lambda told: round(float(told.get("left", 0.0)), 1))
         if code == "outlier_channel" and not ways[0].get("several"):
-            left = left_without(case, code, ways[0])
+            left = measure_left_without(case, code, ways[0])
             outliers += [] if left is None else [(left, ways[0])]
     for _, first in sorted(outliers, key=lambda pair: pair[0])[:1]:
         lefts = [left for left, one in outliers if one["channel"] == first["channel"]]
-        if len(lefts) > 1 and (left := of_several_places(lefts)) <= LEFT:  # in what it reads, and again in its result
+        if len(lefts) > 1 and (left := combine_places(lefts)) <= LEFT:  # in what it reads, and again in its result
             return "outlier_channel", {**first, "left": left}
-    return "coarse", {"units": None, **_on_a_grid(exact, wrong, _step(wrong))}
+    return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
 
 
-def _suspected(case: Case, step: float) -> Iterator[tuple[str, list[Evidence]]]:
+def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[Evidence]]]:
     """Yield what may be why, each with the ways in which it may be so, the likeliest first."""
     subject, exact, wrong = case.subject, case.exact, case.wrong
-    if shifted := _shifted(exact, wrong, step):  # first: zeros that are read as another number lie below its lowest
+    if shifted := _find_shift(exact, wrong, step):  # first: zeros that are read as another number lie below its lowest
         yield "zero_point", [{"weight": "", **shifted}]
-    if cut := _saturated(exact, wrong):
+    if cut := _find_saturation(exact, wrong):
         yield "saturation", [cut]
-    if scaled := _scaled(exact, wrong, step):
+    if scaled := _find_scaling(exact, wrong, step):
         yield "scale", [scaled]
     given = {source: case.alone.exact_of(source) for source in subject.sources(case.name)}
     for where, values in (("", exact), *case.constants.items(), *given.items()):
-        found = [] if values is None else _outliers_of(values)
-        if values is None or not found or not (where or _on_one_grid(wrong, case.narrow)):
+        found = [] if values is None else _find_outliers(values)
+        if values is None or not found or not (where or _are_on_one_grid(wrong, case.narrow)):
             continue
         ways: list[Evidence] = [
-            {"from": where, "who": of_whom(subject, where or case.name, values, one, weight=where in case.constants),
+            {"from": where, "who": describe_outlier(subject, where or case.name, values, one,
+            weight=where in case.constants),
              **one} for one in found
         ]  # fmt: skip
         yield "outlier_channel", ways
         yield "outlier_channel", [{**ways[0], "several": ways[0]["axis"]}]
 
 
-def _saturated(exact: Array, wrong: Array) -> Evidence:
+def _find_saturation(exact: Array, wrong: Array) -> Evidence:
     finite = np.isfinite(wrong)
     if not finite.any():
         return {}
     top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
-    half = 0.5 * _step(wrong)  # what is nearer to the last number that occurs is rounded to it, wherever the range ends
+    half = 0.5 * _find_step(
+        wrong
+    )  # what is nearer to the last number that occurs is rounded to it, wherever the range ends
     above, below = (exact > top + half) & (wrong == top), (exact < bottom - half) & (wrong == bottom)
     beyond = above | below
     if above.any() and below.any() and top == bottom:
@@ -122,13 +132,13 @@ def _saturated(exact: Array, wrong: Array) -> Evidence:
     return {"share": float(beyond.mean()), "largest": furthest, "limit": limit}
 
 
-def _step(values: Array) -> float:
+def _find_step(values: Array) -> float:
     """Return the smallest distance of two different numbers, where all of them are a few hundred at most; else 0."""
     some = np.unique(values[np.isfinite(values)])
     return float(np.diff(some).min()) if 2 <= some.size <= 256 else 0.0
 
 
-def _shifted(exact: Array, wrong: Array, step: float) -> Evidence:
+def _find_shift(exact: Array, wrong: Array, step: float) -> Evidence:
     """By how much all elements are off alike."""
     error = (wrong - exact)[np.isfinite(wrong) & np.isfinite(exact)]
     if not error.size or not step:
@@ -140,7 +150,7 @@ def _shifted(exact: Array, wrong: Array, step: float) -> Evidence:
     return {"shift": middle, "steps": middle / step}
 
 
-def _scaled(exact: Array, wrong: Array, step: float) -> Evidence:
+def _find_scaling(exact: Array, wrong: Array, step: float) -> Evidence:
     """Return how many times all elements are what they should be, where that is next to all that is wrong with them."""
     finite = np.isfinite(wrong) & np.isfinite(exact)
     size = float(np.sum(np.square(exact[finite])))
@@ -154,7 +164,7 @@ def _scaled(exact: Array, wrong: Array, step: float) -> Evidence:
     return {"ratio": ratio} if abs(ratio - 1) > _ANOTHER_SCALE and rest < _ALIKE * min(off, kept) else {}
 
 
-def _on_a_grid(exact: Array, wrong: Array, step: float) -> Evidence:
+def _find_grid(exact: Array, wrong: Array, step: float) -> Evidence:
     """Return how many steps the numbers take, where each is the nearest one: then nothing but the grid is to blame."""
     off = np.abs(wrong - exact)
     if not step or float(np.quantile(off, 0.999)) > 0.51 * step:
@@ -162,7 +172,7 @@ def _on_a_grid(exact: Array, wrong: Array, step: float) -> Evidence:
     return {"steps": round(float(exact.max() - exact.min()) / step), "step": step}
 
 
-def _masked(values: Array) -> bool:
+def _holds_mask(values: Array) -> bool:
     """Return whether some values are about one and the same negative number, far beyond all the others: "minus
     infinity"."""
     finite = values[np.isfinite(values)]
@@ -176,13 +186,13 @@ _DEAD = 1e-4
 """Of the second largest channel's range: what is that small beside two others is pruned, and loses nothing."""
 
 
-def outlier_of(values: Array) -> Evidence | None:
+def find_outlier(values: Array) -> Evidence | None:
     """Return the channel whose range is far above the others', or at least above a quarter of them, along the axis
     where that is clearest. ratio: beside ``than``, which says which."""
-    return next(iter(_outliers_of(values)), None)
+    return next(iter(_find_outliers(values)), None)
 
 
-def _outliers_of(values: Array) -> list[Evidence]:
+def _find_outliers(values: Array) -> list[Evidence]:
     """One channel of each axis that has such a one, the clearest first: one number that is large is one along each."""
     if values.ndim < 2 or values.size < 16 or values.dtype.kind != "f":
         return []
@@ -208,7 +218,7 @@ def _outliers_of(values: Array) -> list[Evidence]:
 _CONV = frozenset({"Conv", "conv", "MaxPool", "pool", "BatchNorm", "batch_norm", "Resize", "CONV"})
 
 
-def of_whom(subject: Subject, name: str, values: Array, found: Evidence, *, weight: bool = False) -> str:
+def describe_outlier(subject: Subject, name: str, values: Array, found: Evidence, *, weight: bool = False) -> str:
     """Return what an outlier is, by its axis: a channel, a token, a sample, a head; and of which other, where it lies
     in one alone."""
     if weight:
@@ -216,16 +226,16 @@ def of_whom(subject: Subject, name: str, values: Array, found: Evidence, *, weig
     place = np.take(values, found["channel"], found["axis"])
     sizes = np.abs(place)
     others = [axis for axis in range(values.ndim) if axis != found["axis"]]
-    channels = _channel_axis(subject, name, values.ndim)
-    told = _of_axis(subject, values, found["axis"], found["channel"], channels)
+    channels = _find_channel_axis(subject, name, values.ndim)
+    told = _describe_axis(subject, values, found["axis"], found["channel"], channels)
     for position, axis in enumerate(others):
         ranges = sizes.max(axis=tuple(a for a in range(place.ndim) if a != position))
         if axis != channels and ranges.size > 1 and np.partition(ranges, -2)[-2] * _OUTLIER < ranges.max():
-            told = say("one_of", one=told, other=_of_axis(subject, values, axis, int(ranges.argmax()), channels))
+            told = say("one_of", one=told, other=_describe_axis(subject, values, axis, int(ranges.argmax()), channels))
     return told
 
 
-def _channel_axis(subject: Subject, name: str, rank: int) -> int:
+def _find_channel_axis(subject: Subject, name: str, rank: int) -> int:
     """Return which axis of a tensor its channels lie along: the second where convolutions make or read it, else the
     last."""
     near, waiting, seen = [*subject.region_of.get(name, ())], [name], {name}
@@ -234,19 +244,19 @@ def _channel_axis(subject: Subject, name: str, rank: int) -> int:
         readers = [one for source in waiting for one in subject.readers.get(source, ()) if one not in seen]
         seen.update(readers)
         near += [meta for one in readers for meta in subject.region_of.get(one, ())]
-        waiting = [one for one in readers if _shape(subject, one) == _shape(subject, name)]
+        waiting = [one for one in readers if _shape_of(subject, one) == _shape_of(subject, name)]
     if rank > 2 and any(kind in meta.op_type for meta in near for kind in _CONV):
         last = any(meta.op_type.isupper() for meta in near)  # TensorFlow Lite's
         return rank - 1 if last else 1
     return rank - 1
 
 
-def _shape(subject: Subject, name: str) -> tuple[int, ...]:
+def _shape_of(subject: Subject, name: str) -> tuple[int, ...]:
     row = subject.row_of.get(name)
     return tuple(row.comparison.base.shape) if row is not None and row.comparison is not None else ()
 
 
-def _of_axis(subject: Subject, values: Array, axis: int, number: int, channels: int) -> str:
+def _describe_axis(subject: Subject, values: Array, axis: int, number: int, channels: int) -> str:
     if axis == channels:
         return say("channel", number=number)
     samples = {np.shape(feed)[0] for feed in subject.feeds.values() if np.ndim(feed)}
@@ -259,7 +269,7 @@ def _of_axis(subject: Subject, values: Array, axis: int, number: int, channels: 
     return say("place", number=number, axis=axis)
 
 
-def _on_one_grid(values: Array, held_as: str) -> bool:
+def _are_on_one_grid(values: Array, held_as: str) -> bool:
     """Return whether all numbers are steps of one grid of 8 bits: what is not was not rounded to the range of its
     largest. Steps of 16 bits are too fine to be told in float32."""
     if "16" in held_as:
@@ -277,12 +287,14 @@ _UNUSED = 4.0
 """Times that a scale is larger than the values need from which on two bits of the type are given away."""
 
 
-def coarse_scale(case: Case) -> Evidence:
+def find_coarse_scale(case: Case) -> Evidence:
     """That the target's file quantises what an operator reads, or its result, with a scale far above what its values
     need, where a fitting one takes most of the error away; {} where there is none such."""
-    for source, operator in _quantisers_before(case.subject, case.name):
+    for source, operator in _list_quantisers_before(case.subject, case.name):
         inside = source != case.name and source not in case.subject.row_of
-        values = _seen_inside(case, source) if inside else case.exact if source == case.name else case.given(source)
+        values = (
+            _read_inner_tensor(case, source) if inside else case.exact if source == case.name else case.given(source)
+        )
         held = [np.asarray(one) for one in operator.parameters.values()]
         if values is None or len(held) != 2 or not values.size or any(one.size != 1 for one in held):
             continue
@@ -296,28 +308,31 @@ def coarse_scale(case: Case) -> Evidence:
             "from": source, "type": held[1].dtype.name, "scale": scale, "fits": fits, "steps": steps,
             "used": round((ends[1] - ends[0]) / scale), "largest": max(-ends[0], ends[1]),
         }  # fmt: skip
-        coarse, fine = _on(values, scale, zero), _on(values, fits, round(-ends[0] / fits) + _lowest(held[1].dtype))
+        coarse, fine = (
+            _put_on_grid(values, scale, zero),
+            _put_on_grid(values, fits, round(-ends[0] / fits) + _lowest_integer(held[1].dtype)),
+        )
         if inside:
-            left = _left_inside(case, source, coarse, fine)
+            left = _measure_left_inside(case, source, coarse, fine)
         elif source == case.name:
             left = float(np.linalg.norm(fine - values)) / case.own if case.own else 1.0
         else:
-            left = _left_with(case, source, coarse, fine)
+            left = _measure_left_with(case, source, coarse, fine)
         if left is not None and left <= LEFT:
             return {**evidence, "left": left}
     return {}
 
 
-def _on(values: Array, scale: float, zero: Any) -> Array:
+def _put_on_grid(values: Array, scale: float, zero: Any) -> Array:
     """Return numbers on a quantiser's grid, wherever it ends."""
     return np.asarray((np.rint(values.astype(np.float64) / scale + float(zero)) - float(zero)) * scale)
 
 
-def _lowest(dtype: Any) -> int:
+def _lowest_integer(dtype: Any) -> int:
     return int(np.iinfo(dtype).min)
 
 
-def _left_with(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
+def _measure_left_with(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
     """Part of an operator's error that is left where it reads the one in place of the other; None: not run."""
     one, other = case.again({source: coarse}), case.again({source: fine})
     if one is None or other is None or one.shape != case.wrong.shape or not case.own:
@@ -325,12 +340,12 @@ def _left_with(case: Case, source: str, coarse: Array, fine: Array) -> float | N
     return float(np.linalg.norm(case.wrong - (one - other) - case.exact)) / case.own
 
 
-def _seen_inside(case: Case, source: str) -> Array | None:
+def _read_inner_tensor(case: Case, source: str) -> Array | None:
     """Return a tensor that the target does not show, as the baseline has it."""
     return _run_with(case, source, None).get(source)
 
 
-def _left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
+def _measure_left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
     """Return the same of a tensor inside of a region."""
     one, other = (_run_with(case, source, grid).get(case.name) for grid in (coarse, fine))
     if one is None or other is None or one.shape != case.wrong.shape or not case.own:
@@ -360,7 +375,7 @@ def _run_with(case: Case, source: str, put: Array | None) -> dict[str, Array]:
     return seen
 
 
-def _quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, Operator]]:
+def _list_quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, GraphOperator]]:
     """Yield the quantising operators of the target's file between the compared tensors and one, each with what it
     reads."""
     target, row = subject.operators()[1], subject.row_of[name]
@@ -383,17 +398,17 @@ _FEW_OPERATORS = 32
 """Between two tensors that are compared."""
 
 
-def stored_cause(case: Case) -> Told | None:
+def find_stored_cause(case: Case) -> Told | None:
     """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step, or
     is by a step that is far too large."""
-    for weight, values, held in _stored(case.subject, case.name):
-        found = _cut_off(weight, values, held) or _scaled_otherwise(case, weight, values, held)
-        if told := found or _another(weight, values, held) or _on_large_steps(case, weight, values, held):
+    for weight, values, held in _list_stored_constants(case.subject, case.name):
+        found = _cut_off(weight, values, held) or _find_other_scale(case, weight, values, held)
+        if told := found or _find_other_integers(weight, values, held) or _find_large_steps(case, weight, values, held):
             return told
     return None
 
 
-def _stored(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
+def _list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
     """Yield the baseline's constants of an operator, each with what the target's file holds in its place."""
     baseline, target = subject.operators()
     if target is None:
@@ -433,7 +448,7 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
     }  # fmt: skip
 
 
-def _groups(values: Array, held: Stored) -> tuple[Array, Array]:
+def _group_by_scale(values: Array, held: Stored) -> tuple[Array, Array]:
     """Return which scale each element has, and these scales."""
     scale = np.asarray(held.scale, np.float64)
     if scale.size == values.size:  # of blocks, one for each element
@@ -443,18 +458,18 @@ def _groups(values: Array, held: Stored) -> tuple[Array, Array]:
     return places.reshape(-1), np.abs(scale).reshape(-1)
 
 
-def _real(held: Stored) -> Array:
+def _dequantise(held: Stored) -> Array:
     """Return the numbers that the integers stand for."""
     whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
     return np.asarray(whole * np.asarray(held.scale, np.float64))
 
 
-def _scaled_otherwise(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
+def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
     """Return a scale that is another one than the integers were made with, of a channel or a block say: where another
     factor takes most of what its numbers are off by away, and these most of the operator's error."""
     if held.integers.dtype == np.int32:  # a bias, whose scale is that of what it is added to
         return None
-    real, (group, _) = _real(held), _groups(values, held)
+    real, (group, _) = _dequantise(held), _group_by_scale(values, held)
     mine, there = values.reshape(-1), real.reshape(-1)
 
     def summed(each: Array) -> Array:
@@ -467,7 +482,7 @@ def _scaled_otherwise(case: Case, weight: str, values: Array, held: Stored) -> T
     if not wrong.any():
         return None
     right = np.where(wrong[group], factor[group] * there, there).reshape(values.shape)
-    left = _left_with(case, weight, real, right)
+    left = _measure_left_with(case, weight, real, right)
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(wrong, off, 0)))
@@ -479,11 +494,11 @@ def _scaled_otherwise(case: Case, weight: str, values: Array, held: Stored) -> T
     }  # fmt: skip
 
 
-def _on_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
+def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
     """Return a scale far above what the numbers that have it need, of a channel or a block say, where a fitting one
     takes most of the error away."""
     steps = steps_of(held.integers.dtype.name)
-    group, scales = _groups(values, held)
+    group, scales = _group_by_scale(values, held)
     flat = values.reshape(-1)
     low, high = np.zeros(scales.size), np.zeros(scales.size)
     np.minimum.at(low, group, flat)
@@ -492,9 +507,9 @@ def _on_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Tol
     coarse = (fits > 0) & (_UNUSED * fits <= scales)
     if not coarse.any():
         return None
-    real, step = _real(held), np.where(coarse, fits, 1.0)[group]
+    real, step = _dequantise(held), np.where(coarse, fits, 1.0)[group]
     fine = np.where(coarse[group], np.rint(flat / step) * step, real.reshape(-1)).reshape(values.shape)
-    left = _left_with(case, weight, real, fine)
+    left = _measure_left_with(case, weight, real, fine)
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(coarse, scales / np.where(fits > 0, fits, 1.0), 0)))
@@ -505,10 +520,10 @@ def _on_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Tol
     }  # fmt: skip
 
 
-def _another(weight: str, values: Array, held: Stored) -> Told | None:
+def _find_other_integers(weight: str, values: Array, held: Stored) -> Told | None:
     """Return a zero point that is not the one that the integers were made with, or other numbers altogether."""
     scale = np.broadcast_to(np.abs(held.scale.astype(np.float64)), values.shape)  # 4 bits have them below 0, too
-    real = _real(held)
+    real = _dequantise(held)
     steps = (real - values) / np.where(scale > 0, scale, 1)
     middle = float(np.median(steps))
     apart = float(np.sqrt(np.mean(np.square(steps - middle))))
@@ -543,57 +558,59 @@ def as_one_outlier(
     waiting = list(culprits)
     while waiting:
         first = waiting.pop(0)
-        place = _place(alone, first)
+        place = _find_outlier_place(alone, first)
         same = [
             one for one in waiting
-            if place is not None and _place(alone, one) == place and _one_behind_the_other(subject, first, one)
+            if place is not None and _find_outlier_place(alone, one) == place and _are_in_line(subject, first, one)
             and one.at == first.at
         ]  # fmt: skip
         proven = any(one.cause == _CAUSE for one in (first, *same))
         same = same if proven else []
         waiting = [one for one in waiting if one not in same]
         if same:
-            first = _told(subject, alone, first)
+            first = _name_outlier(subject, alone, first)
             work.go_on()
-            first = _merged(subject, first, same, _share(subject, alone, [first, *same], tried, sinks, plain))
+            first = _merge_group(
+                subject, first, same, _measure_group_share(subject, alone, [first, *same], tried, sinks, plain)
+            )
         found.append(first)
     return tuple(found)
 
 
-def _place(alone: Alone, culprit: Culprit) -> _Place | None:
+def _find_outlier_place(alone: Alone, culprit: Culprit) -> _Place | None:
     """Where the outlier of a culprit is, or of one of ordinary rounding that has one in its result; None of another
     cause, and of one that lies in a constant."""
     if culprit.cause != _CAUSE and not (CAUSES[culprit.cause].unproven or CAUSES[culprit.cause].enlarged):
         return None
     values = alone.exact_of(culprit.evidence.get("from") or culprit.name)
-    found = outlier_of(values) if values is not None else None
+    found = find_outlier(values) if values is not None else None
     return None if found is None or values is None else (found["channel"], values.ndim - found["axis"])
 
 
-def _told(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
+def _name_outlier(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
     """Return the first of a group, some of which lose the range to the outlier, with the one that its own result
     has."""
     values = alone.exact_of(culprit.name)
-    found = outlier_of(values) if culprit.cause != _CAUSE and values is not None else None
+    found = find_outlier(values) if culprit.cause != _CAUSE and values is not None else None
     if found is None or values is None:
         return culprit
-    evidence = {"from": "", "who": of_whom(subject, culprit.name, values, found), **found}
+    evidence = {"from": "", "who": describe_outlier(subject, culprit.name, values, found), **found}
     return dataclasses.replace(culprit, cause=_CAUSE, evidence=evidence)
 
 
-def _one_behind_the_other(subject: Subject, one: Culprit, other: Culprit) -> bool:
+def _are_in_line(subject: Subject, one: Culprit, other: Culprit) -> bool:
     return other.name in subject.descendants(one.name) or one.name in subject.descendants(other.name)
 
 
-def _share(
+def _measure_group_share(
     subject: Subject, alone: Alone, group: Sequence[Culprit], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any],
 ) -> float | None:  # fmt: skip
-    effects = carried_together(subject, alone, [one.name for one in group], list(tried.effects), sinks, plain)
+    effects = carry_errors_together(subject, alone, [one.name for one in group], list(tried.effects), sinks, plain)
     return next((effect.share for effect in effects if effect.at == group[0].at), None)
 
 
-def _merged(subject: Subject, first: Culprit, same: Sequence[Culprit], share: float | None) -> Culprit:
+def _merge_group(subject: Subject, first: Culprit, same: Sequence[Culprit], share: float | None) -> Culprit:
     where = {one.evidence.get("from") or one.name for one in same} - {first.evidence.get("from") or first.name}
     others = sorted(where, key=lambda name: subject.order.get(name, 0)) or [one.name for one in same]
     kept = dict.fromkeys(first.keep) | {name: None for one in same for name in one.keep if name != one.amplifier}

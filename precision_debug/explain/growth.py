@@ -11,21 +11,21 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import PrecisionDebugError
-from ..numbers.born import finite_l2
-from ..numbers.narrowing import narrow_type, rounded
-from ..pairing.align import stem
+from ..numbers.born import compute_finite_l2
+from ..numbers.narrowing import narrow_type, round_values
+from ..pairing.align import strip_iteration
 from ..records import Comparison, Culprit
-from .casts import on_the_way
+from .casts import list_tensors_on_the_way
 from .criteria import FAR, HALF, STRONG
 from .effects import Sink, squares_of
-from .introduced import WAITING, Alone, Kept, replayed
-from .operator_facts import acting_type, operators_of, types_of
+from .introduced import WAITING, Alone, KeptTensors, replay_operators
+from .operator_facts import find_acting_type, operators_of, types_of
 from .operators import BODIES, CANCEL, plain_type
-from .regions import how_far_off, run_rounded
+from .regions import measure_distance, run_rounded
 from .subject import Subject
 from .units import BEYOND, MOST, bits_of
 
-__all__ = ["amplifying", "drifting", "merged_operand"]
+__all__ = ["find_amplifying", "find_drifting", "find_merged_operand"]
 
 
 # The operator behind which ordinary rounding is fatal: blamed where no single rounding makes most of the error.
@@ -41,15 +41,15 @@ _OF_SPREAD = 0.25
 """Spacing beside the standard deviation of a tensor from which on it is looked at whether numbers become one."""
 
 
-def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
+def find_amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
     """Return the first operator, on the way to outputs that are beyond their bounds, that makes an error beyond any
     bound of what is ordinary rounding before it, and of nothing that it adds itself; () where there is none."""
     before: set[str] = set().union(*(subject.ancestors(name) for name in outputs)) if outputs else set()
     for name in sorted(before & subject.row_of.keys(), key=lambda one: subject.order.get(one, 0)):
-        own, factor = alone.found.get(name), _factor(subject, name)
+        own, factor = alone.found.get(name), _measure_growth_factor(subject, name)
         if own is None or subject.far(own.rel_l2, own.units, FAR) or own.flips or factor < STRONG:
             continue
-        code, evidence = _told(subject, name, factor)
+        code, evidence = _cause_of_growth(subject, name, factor)
         meta = subject.meta_of.get(name)
         reached = [one for one in outputs if one in subject.descendants(name)]
         return (
@@ -62,7 +62,7 @@ def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tupl
                 confidence="compared",
                 introduced=own.rel_l2,
                 units=own.units,
-                at=max(reached, key=lambda one: finite_l2(subject.row_of[one]) or 0.0, default=""),
+                at=max(reached, key=lambda one: compute_finite_l2(subject.row_of[one]) or 0.0, default=""),
                 fails_first=name,
                 keep=(name, *(one for one in subject.sources(name) if one in subject.row_of)),
             ),
@@ -70,12 +70,12 @@ def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tupl
     return ()
 
 
-def _factor(subject: Subject, name: str) -> float:
+def _measure_growth_factor(subject: Subject, name: str) -> float:
     """Return how many times an error that is beyond any bound is the largest one of what is read, where that is
     ordinary; 0 where it is not so."""
-    error, sources = finite_l2(subject.row_of[name]) or 0.0, [*subject.sources(name)]
+    error, sources = compute_finite_l2(subject.row_of[name]) or 0.0, [*subject.sources(name)]
     rows = [subject.row_of[one] for one in sources if one in subject.row_of]
-    errors = [finite_l2(row) or 0.0 for row in rows]
+    errors = [compute_finite_l2(row) or 0.0 for row in rows]
     if not math.isfinite(error) or error <= MOST or not any(errors):
         return 0.0
     if any(subject.far(one, subject.error_units(row), BEYOND) for one, row in zip(errors, rows, strict=True)):
@@ -83,31 +83,31 @@ def _factor(subject: Subject, name: str) -> float:
     return error / max(errors)
 
 
-def _told(subject: Subject, name: str, factor: float) -> tuple[str, dict[str, Any]]:
+def _cause_of_growth(subject: Subject, name: str, factor: float) -> tuple[str, dict[str, Any]]:
     row = subject.row_of[name]
     read = [subject.row_of[one].comparison for one in subject.sources(name) if one in subject.row_of]
     largest = max((numbers.base.rms or 0.0 for numbers in read if numbers is not None), default=0.0)
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
     if types_of(subject, name) & CANCEL and largest > _LARGER * own:
         return "cancels", {"factor": factor, "input_size": largest, "output_size": own}
-    evidence = {"factor": factor, "input_size": largest, "operator": acting_type(subject, name)}
-    return "amplifies", {**evidence, **_steps_between(subject, name)}
+    evidence = {"factor": factor, "input_size": largest, "operator": find_acting_type(subject, name)}
+    return "amplifies", {**evidence, **_measure_steps_between(subject, name)}
 
 
-def _steps_between(subject: Subject, name: str) -> dict[str, Any]:
+def _measure_steps_between(subject: Subject, name: str) -> dict[str, Any]:
     """Return how far apart the largest numbers that an operator reads can be in the type in which the target computed
     them, where that is as much as whole numbers are apart: positions and times become one there. {} elsewhere."""
     for source in subject.sources(name):
         numbers = subject.row_of[source].comparison if source in subject.row_of else None
         if numbers is None or numbers.base.max is None or numbers.base.min is None:
             continue
-        apart, largest = _apart(numbers, numbers.target.dtype)
+        apart, largest = _measure_spacing(numbers, numbers.target.dtype)
         if apart >= 1:
             return {"apart": apart, "largest": largest, "source": source, "held_as": numbers.target.dtype}
     return {}
 
 
-def _apart(numbers: Comparison, dtype: str) -> tuple[float, float]:
+def _measure_spacing(numbers: Comparison, dtype: str) -> tuple[float, float]:
     """Return how far apart the largest numbers of a tensor are in a type, and the largest; 0 where that is not
     known."""
     largest, bits = max(abs(numbers.base.max or 0.0), abs(numbers.base.min or 0.0)), bits_of(dtype)
@@ -117,20 +117,20 @@ def _apart(numbers: Comparison, dtype: str) -> tuple[float, float]:
 
 def _merges(numbers: Comparison, dtype: str) -> bool:
     """Return whether numbers that a tensor has can become one in a type: whole ones, or ones that differ by little."""
-    apart, _ = _apart(numbers, dtype)
+    apart, _ = _measure_spacing(numbers, dtype)
     base = numbers.base
     spread = math.sqrt(max(0.0, (base.rms or 0.0) ** 2 - (base.mean or 0.0) ** 2))
     return apart >= 1 or apart > _OF_SPREAD * spread
 
 
-def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+def find_merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
     """Return the tensor that the target casts to a narrower type for an operator, and in which numbers become one,
     where its rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there
     is none."""
     own = alone.found[name].rel_l2
     if not own or subject.is_step:
         return {}
-    way = [subject.targets[one] for one in on_the_way(subject, name)]
+    way = [subject.targets[one] for one in list_tensors_on_the_way(subject, name)]
     for source in subject.sources(name):
         there = subject.row_of[source]
         numbers = there.comparison
@@ -140,7 +140,7 @@ def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
         counts: list[int] = []
 
         def narrow(values: Any, counts: list[int] = counts, dtype: str = cast.dtype) -> Any:
-            there = rounded(np.ascontiguousarray(values), narrow_type(dtype))
+            there = round_values(np.ascontiguousarray(values), narrow_type(dtype))
             counts[:] = [int(np.unique(one).size) for one in (values, there)]
             return there
 
@@ -149,7 +149,7 @@ def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
             got = run_rounded(subject, name, source, narrow).get(name)
         except PrecisionDebugError:
             return {}
-        if exact is None or got is None or how_far_off(exact, got, flips=False) < HALF * own:
+        if exact is None or got is None or measure_distance(exact, got, flips=False) < HALF * own:
             continue
         if counts and 2 * counts[1] <= counts[0]:
             return {"source": source, "cast": cast.dtype, "before": counts[0], "after": counts[1]}
@@ -179,11 +179,11 @@ _OPERATORS = 6
 """Of bodies that are tried, those off the most first: each costs a run of the baseline."""
 
 
-def drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], folder: Path) -> tuple[Culprit, ...]:
+def find_drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], folder: Path) -> tuple[Culprit, ...]:
     """Return the operator of a body that makes over half of the squared error at an output, all its iterations
     together; none where there is no such one. plain: the sinks in an undisturbed run of the baseline. Raises
     BackendError."""
-    groups = _groups(subject)
+    groups = _group_by_iteration(subject)
     size = sum(row.comparison.base.elements * 8 for names in groups.values() for name in names
                if (row := subject.row_of[name]).comparison is not None)  # fmt: skip
     outputs = [sink for sink in sinks if sink.is_output and sink.squared and not sink.non_finite]
@@ -198,19 +198,21 @@ def drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], fol
             kept[name] = np.array(exact), np.array(wrong)
 
     with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
-        replayed(subject, note, cast("Kept", waiting))
-    worst_first = sorted(groups.values(), key=lambda names: -sum(_off(*kept[name]) for name in names if name in kept))
+        replay_operators(subject, note, cast("KeptTensors", waiting))
+    worst_first = sorted(
+        groups.values(), key=lambda names: -sum(_measure_offset(*kept[name]) for name in names if name in kept)
+    )
     for names in worst_first[:_OPERATORS]:
         errors = {name: kept[name] for name in names if name in kept}
-        if stem(names[0]) == names[0] and not _one_sided(list(errors.values())):
+        if strip_iteration(names[0]) == names[0] and not _is_one_sided(list(errors.values())):
             continue
-        share = _share(subject, errors, worst, plain.get(worst.name))
+        share = _measure_share(subject, errors, worst, plain.get(worst.name))
         if share >= HALF:
-            return (_culprit(subject, names, share, worst.name),)
+            return (_make_drift_culprit(subject, names, share, worst.name),)
     return ()
 
 
-def _groups(subject: Subject) -> dict[str, list[str]]:
+def _group_by_iteration(subject: Subject) -> dict[str, list[str]]:
     """Return tensors of floats that a body gives in many iterations, by the name that they share, and those of a chain,
     by that of its last."""
     found: dict[str, list[str]] = {}
@@ -219,15 +221,15 @@ def _groups(subject: Subject) -> dict[str, list[str]]:
         numbers = subject.row_of[name].comparison
         if numbers is None or "float" not in numbers.base.dtype or subject.only_moves(name):
             continue
-        if stem(name) != name:
-            found.setdefault(stem(name), []).append(name)
+        if strip_iteration(name) != name:
+            found.setdefault(strip_iteration(name), []).append(name)
         else:
-            before = _state_before(subject, name)
+            before = _find_state_before(subject, name)
             chains[name] = [*chains.pop(before, [before]), name] if before else [name]
     return {key: names for key, names in {**found, **chains}.items() if len(names) >= _ITERATIONS}
 
 
-def _state_before(subject: Subject, name: str) -> str:
+def _find_state_before(subject: Subject, name: str) -> str:
     """Return the tensor of the same kind and shape that one is made of, in a few operators at most; "" where there is
     none."""
     def kind(one: str) -> tuple[Any, ...]:
@@ -242,7 +244,7 @@ def _state_before(subject: Subject, name: str) -> str:
     return ""
 
 
-def _one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
+def _is_one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
     """Return whether most iterations are off to the same side, element by element; what only rounds is so by chance."""
     with np.errstate(all="ignore"):
         off = [np.asarray(wrong, np.float64) - np.asarray(exact, np.float64) for exact, wrong in errors]
@@ -251,13 +253,13 @@ def _one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
     return bool(apart) and together >= _SIDED * len(off) * apart
 
 
-def _off(exact: Any, wrong: Any) -> float:
+def _measure_offset(exact: Any, wrong: Any) -> float:
     with np.errstate(all="ignore"):
         error = np.square(wrong.astype(np.float64) - exact)
     return float(error[np.isfinite(error)].sum())
 
 
-def _share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: Sink, plain: Any) -> float:
+def _measure_share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: Sink, plain: Any) -> float:
     bench = subject.bench
     seen: list[Any] = []
 
@@ -273,9 +275,11 @@ def _share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: Sink, pla
     return squares_of(bench.compare(plain, seen[0]))[0] / sink.squared
 
 
-def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> Culprit:
+def _make_drift_culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> Culprit:
     ordered = sorted(names, key=lambda name: subject.order.get(name, 0))
-    out = [name for name in ordered if subject.far(_error(subject, name), _units(subject, name), BEYOND)]
+    out = [
+        name for name in ordered if subject.far(_error_of_tensor(subject, name), _error_in_units(subject, name), BEYOND)
+    ]
     first = out[0] if out else ordered[-1]
     place = ordered.index(first)
     before, after = (ordered[place - 1], first) if place else (first, ordered[1])
@@ -292,20 +296,24 @@ def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> C
         share=share,
         at=at,
         fails_first=first,
-        keep=(first, *sorted({f"{stem(name)}@{turn}" for name in state} - {first}), *_handed_on(subject, ordered[-1])),
+        keep=(
+            first,
+            *sorted({f"{strip_iteration(name)}@{turn}" for name in state} - {first}),
+            *_list_handed_on(subject, ordered[-1]),
+        ),
     )
 
 
-def _handed_on(subject: Subject, last: str) -> list[str]:
+def _list_handed_on(subject: Subject, last: str) -> list[str]:
     """Return what the loop gives of its state: rounded there, the sum would still be what it should be, and coarse."""
     after = subject.descendants(last)
     bodies = [name for name in after if plain_type(subject.row_of[name].op_type) in BODIES]
     return sorted(bodies, key=lambda name: subject.order.get(name, 0))[:1]
 
 
-def _error(subject: Subject, name: str) -> float | None:
+def _error_of_tensor(subject: Subject, name: str) -> float | None:
     return subject.row_of[name].relative_l2
 
 
-def _units(subject: Subject, name: str) -> float | None:
+def _error_in_units(subject: Subject, name: str) -> float | None:
     return subject.error_units(subject.row_of[name])

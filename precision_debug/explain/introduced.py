@@ -25,8 +25,20 @@ from .units import largest_of
 from .workbench import HostWorkbench
 
 __all__ = [
-    "MASK", "WAITING", "Alone", "Kept", "Passing", "inherited_errors", "may_be_handed_nan", "nothing_alone",
-    "relative_error", "replayed", "run_alone", "same_kind", "seen", "start_measuring",
+    "MASK",
+    "WAITING",
+    "Alone",
+    "KeptTensors",
+    "Passing",
+    "is_same_kind",
+    "make_empty_alone",
+    "may_be_handed_nan",
+    "measure_inherited_errors",
+    "measure_relative_error",
+    "replay_operators",
+    "run_alone",
+    "start_measuring",
+    "to_array",
 ]  # fmt: skip
 
 
@@ -65,7 +77,7 @@ _QUIETLY = (4 << 20, 1 << 62)
 device. Waking it for each tensor hands the interpreter's lock over, up to 5 ms at a time."""
 
 
-class Kept(BaselineStore, Protocol):
+class KeptTensors(BaselineStore, Protocol):
     """A store that can be asked whether it has something."""
 
     def __contains__(self, key: object) -> bool: ...
@@ -82,8 +94,8 @@ class Alone:
     method: str
     found: dict[str, Introduced] = field(default_factory=dict)
     casts: dict[str, CastLoss] = field(default_factory=dict)
-    exact: Kept
-    wrong: Kept
+    exact: KeptTensors
+    wrong: KeptTensors
     host: Callable[[Any], Array] = np.asarray
 
     def exact_of(self, name: str) -> Array | None:
@@ -99,12 +111,12 @@ class Alone:
         self.wrong.close()
 
 
-def nothing_alone(subject: Subject, folder: Path) -> Alone:
+def make_empty_alone(subject: Subject, folder: Path) -> Alone:
     """Before anything was run."""
     return Alone(
         method="isolated" if subject.target_replaces else "replayed",
-        exact=cast("Kept", subject.bench.store(folder, KEPT_IN_MEMORY // 2)),
-        wrong=cast("Kept", subject.bench.store(folder, KEPT_IN_MEMORY // 2)),
+        exact=cast("KeptTensors", subject.bench.store(folder, KEPT_IN_MEMORY // 2)),
+        wrong=cast("KeptTensors", subject.bench.store(folder, KEPT_IN_MEMORY // 2)),
         host=subject.bench.host,
     )
 
@@ -120,12 +132,14 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
     kept. Raises BackendError.
     """
     if subject.target_replaces:
-        alone = _run_alone(subject, suspects, nothing_alone(subject, folder), folder)
+        alone = _run_alone(subject, suspects, make_empty_alone(subject, folder), folder)
         taken = subject.row_of.keys() & alone.found.keys()
         if subject.arithmetic not in _OF_STEPS or len(taken) >= _MOST_TAKEN * len(subject.row_of):
             return alone
         alone.close()
-    return _run_alone(subject, suspects, dataclasses.replace(nothing_alone(subject, folder), method="replayed"), folder)
+    return _run_alone(
+        subject, suspects, dataclasses.replace(make_empty_alone(subject, folder), method="replayed"), folder
+    )
 
 
 def _run_alone(
@@ -152,11 +166,11 @@ def _run_alone(
         with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
             if alone.method == "isolated":
                 casts = Casts(subject)
-                with _unrounded(subject, folder) as true:
-                    _isolated(subject, note, cast("Kept", waiting), casts, true)
+                with _hold_unrounded(subject, folder) as true:
+                    _run_isolated(subject, note, cast("KeptTensors", waiting), casts, true)
                 alone.casts = casts.found
             else:
-                replayed(subject, note, cast("Kept", waiting))
+                replay_operators(subject, note, cast("KeptTensors", waiting))
             subject.bench.settle()
     except BaseException:
         alone.close()
@@ -166,7 +180,7 @@ def _run_alone(
 
 
 @contextlib.contextmanager
-def _unrounded(subject: Subject, folder: Path) -> Iterator[Mapping[str, Any] | Kept]:
+def _hold_unrounded(subject: Subject, folder: Path) -> Iterator[Mapping[str, Any] | KeptTensors]:
     """The baseline's own tensors, of a target of integers; nothing of others.
 
     What such a target holds of one coarse tensor may be another tensor altogether, and what its readers make of that
@@ -177,7 +191,7 @@ def _unrounded(subject: Subject, folder: Path) -> Iterator[Mapping[str, Any] | K
         yield {}
         return
     names = frozenset(subject.partner.values())
-    with contextlib.closing(cast("Kept", subject.bench.store(folder, KEPT_IN_MEMORY // 2))) as true:
+    with contextlib.closing(cast("KeptTensors", subject.bench.store(folder, KEPT_IN_MEMORY // 2))) as true:
 
         def keep(_op: str, name: str, value: Any, /) -> None:
             if name in names and name not in true:
@@ -187,11 +201,11 @@ def _unrounded(subject: Subject, folder: Path) -> Iterator[Mapping[str, Any] | K
         yield true
 
 
-def _isolated(
-    subject: Subject, note: Callable[[str, Any, Any], bool], waiting: Kept, casts: Casts,
-    true: Mapping[str, Any] | Kept,
+def _run_isolated(
+    subject: Subject, note: Callable[[str, Any, Any], bool], waiting: KeptTensors, casts: Casts,
+    true: Mapping[str, Any] | KeptTensors,
 ) -> None:  # fmt: skip
-    """note: says whether both are the same numbers. true: see ``_unrounded``."""
+    """note: says whether both are the same numbers. true: see ``_hold_unrounded``."""
     bench = subject.bench
     partner = subject.partner  # target name to baseline name
     target_of = {base: target for target, base in partner.items()}
@@ -208,7 +222,7 @@ def _isolated(
         target = target_of.get(name)
         if target is None:
             return None
-        value = passing.put(name, seen(value))
+        value = passing.put(name, to_array(value))
         if (own := own_of(name, value)) is not None:
             held = _as_held(subject, target, own)
             return own if held is None else held
@@ -221,7 +235,7 @@ def _isolated(
             if name in casts.names:
                 casts.see(name, np.array(bench.host(value)))
             return None
-        wrong = bench.lasting(seen(value))
+        wrong = bench.lasting(to_array(value))
         same = note(base, exact, wrong) and subject.moves_on(base) and not subject.broken(base)
         own = own_of(base, exact)
         put = passing.taken(base, exact if own is None else own, wrong, same=same)
@@ -257,7 +271,7 @@ def _as_held(subject: Subject, target: str, exact: Any) -> Any:
     return subject.held(target, exact)
 
 
-def replayed(subject: Subject, note: Callable[[str, Any, Any], object], waiting: Kept) -> None:
+def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], waiting: KeptTensors) -> None:
     """Tell of each operator what the baseline's and the target's arithmetic make of the target's inputs."""
     partner = subject.partner
     target_of = {base: target for target, base in partner.items()}
@@ -275,7 +289,7 @@ def replayed(subject: Subject, note: Callable[[str, Any, Any], object], waiting:
             return None
         exact = np.asarray(value)
         note(name, exact, wrong)
-        put = np.array(wrong) if exact.shape == wrong.shape and same_kind(exact, wrong) else None
+        put = np.array(wrong) if exact.shape == wrong.shape and is_same_kind(exact, wrong) else None
         waiting.drop(name)
         return put
 
@@ -290,7 +304,7 @@ class Passing:
     ``put`` and ``end`` are for the run that is followed, ``get`` and ``taken`` for the one that follows.
     """
 
-    def __init__(self, subject: Subject, waiting: Kept) -> None:
+    def __init__(self, subject: Subject, waiting: KeptTensors) -> None:
         self._bench = bench = subject.bench
         self._waiting = waiting
         self._meeting = Meeting(waiting, quietly=_QUIETLY[bench.on_device]) if subject.together else None
@@ -332,17 +346,17 @@ class Passing:
             second()
 
 
-def seen(value: Any) -> Any:
+def to_array(value: Any) -> Any:
     """Return what a run shows, as an array where it is not a tensor of a device."""
     return value if isinstance(value, np.ndarray) or hasattr(value, "device") else np.asarray(value)
 
 
-def same_kind(first: Array, second: Array) -> bool:
+def is_same_kind(first: Array, second: Array) -> bool:
     """Return whether one side's values may stand in the other's place."""
-    return _floats(first) == _floats(second)
+    return _is_float_array(first) == _is_float_array(second)
 
 
-def _floats(array: Array) -> bool:
+def _is_float_array(array: Array) -> bool:
     return array.dtype.kind == "f" or array.dtype.name in {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 
 
@@ -362,16 +376,20 @@ def start_measuring(
         size = math.prod(exact.shape)
         then(Introduced(name=name, method=method, elements=size, flips=size))
         return
-    subject.bench.start(exact, wrong, lambda found: then(_introduced(subject, name, exact, wrong, method, found)))
+    subject.bench.start(
+        exact, wrong, lambda found: then(_measure_introduced(subject, name, exact, wrong, method, found))
+    )
 
 
-def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str, found: Comparison) -> Introduced:
+def _measure_introduced(
+    subject: Subject, name: str, exact: Any, wrong: Any, method: str, found: Comparison
+) -> Introduced:
     bench = subject.bench
     size = found.base.elements
     if not bench.is_float(exact):
         return Introduced(name=name, method=method, elements=size, flips=found.mismatched)
     held_as = subject.held_as.get(name, "")
-    error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db, bench)
+    error = measure_relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db, bench)
     unit = subject.unit(name, found.base)
     typical = max(unit, subject.unit_behind(name))
     non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
@@ -399,17 +417,22 @@ def may_be_handed_nan(subject: Subject, name: str) -> bool:
     Engines that are built once for each few tensors may overflow in one of them alone: what an operator made of NaN in
     its own is then no loss of its own, though the inputs that were seen are finite.
     """
-    own, sources = _seen_in(subject, name), [_seen_in(subject, source) for source in subject.sources(name)]
-    return any(one not in {"", own} for one in sources) and any(_lost(subject, one) for one in subject.ancestors(name))
+    own, sources = (
+        _engine_seen_in(subject, name),
+        [_engine_seen_in(subject, source) for source in subject.sources(name)],
+    )
+    return any(one not in {"", own} for one in sources) and any(
+        _is_lost(subject, one) for one in subject.ancestors(name)
+    )
 
 
-def _seen_in(subject: Subject, name: str) -> str:
+def _engine_seen_in(subject: Subject, name: str) -> str:
     """Return the engine whose run showed a tensor, where several did."""
     running = subject.targets.get(subject.row_of[name].target_name)
     return "" if running is None else running.extra.get("Seen In", "")
 
 
-def _lost(subject: Subject, name: str) -> bool:
+def _is_lost(subject: Subject, name: str) -> bool:
     """See ``Subject.broken``; of a mask that overflows to -inf nothing is lost."""
     numbers = subject.row_of[name].comparison
     if numbers is None or not subject.broken(name):
@@ -417,7 +440,7 @@ def _lost(subject: Subject, name: str) -> bool:
     return numbers.target.nan > numbers.base.nan or not may_be_mask(numbers.base)
 
 
-def relative_error(
+def measure_relative_error(
     exact: Any,
     wrong: Any,
     stats: TensorStats,
@@ -446,16 +469,16 @@ def relative_error(
 _NO_OPERATOR = frozenset({"Input", "Constant", "Output"})
 
 
-def plain_results(subject: Subject, folder: Path) -> Kept:
+def run_plain(subject: Subject, folder: Path) -> KeptTensors:
     """Return what an undisturbed run of the baseline computes, of all that was compared; the caller closes it.
 
     folder: for what waits on disk. Raises BackendError.
     """
-    found = cast("Kept", subject.bench.waiting(folder, subject.budget(WAITING)))
+    found = cast("KeptTensors", subject.bench.waiting(folder, subject.budget(WAITING)))
 
     def keep(_op: str, name: str, value: Any) -> None:
         if name in wanted and name not in found:
-            found.put(name, seen(value))
+            found.put(name, to_array(value))
 
     wanted = frozenset(subject.row_of)
     try:
@@ -482,7 +505,7 @@ def _start(subject: Subject, name: str, plain: Any, made: Any, then: Callable[[f
     def compared(found: Comparison) -> None:
         error = math.inf
         if not is_broken(found):
-            measured = relative_error(plain, made, found.base, math.inf, found.sqnr_db, bench)
+            measured = measure_relative_error(plain, made, found.base, math.inf, found.sqnr_db, bench)
             if measured is None:
                 return
             error = measured
@@ -491,7 +514,7 @@ def _start(subject: Subject, name: str, plain: Any, made: Any, then: Callable[[f
     bench.start(plain, made, compared)
 
 
-def inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
+def measure_inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
     """Of every compared tensor for which it can be measured, by the baseline's name.
 
     The target runs as ever, and the baseline beside it on the target's values. Raises BackendError.
@@ -501,8 +524,8 @@ def inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
     bench = subject.bench
     found: dict[str, float] = {}
     with (
-        contextlib.closing(plain_results(subject, folder)) as plain,
-        contextlib.closing(cast("Kept", bench.waiting(folder, subject.budget(WAITING)))) as waiting,
+        contextlib.closing(run_plain(subject, folder)) as plain,
+        contextlib.closing(cast("KeptTensors", bench.waiting(folder, subject.budget(WAITING)))) as waiting,
     ):
         passing = Passing(subject, waiting)
         shown: set[str] = set()
@@ -517,7 +540,7 @@ def inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
             stored = passing.get(name) if name in target_of else None
             if stored is None:
                 return None
-            made = bench.lasting(seen(value))
+            made = bench.lasting(to_array(value))
             _start(subject, name, plain.get(name), made, functools.partial(found.setdefault, name))
             return passing.taken(name, stored, made)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..protocols import Rung, Switch
 
-__all__ = ["Climb", "Explanation", "Step", "climb", "explain"]
+__all__ = ["Climb", "StageExplanation", "Step", "climb", "explain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Climb:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class StageExplanation:
     """off: the smallest set that was found with which the stage passes; empty where ``found`` is False.
 
     found: False where the stage fails with everything off too, so that none of the items explains it.
@@ -95,7 +95,7 @@ def climb(rungs: Sequence[Rung], run: Run, on_step: Callable[[Rung, Step], None]
 
 def explain(
     switch: Switch, passes: Callable[[Mapping[str, Any]], bool], *, budget: int = 60, all_off_passes: bool = False
-) -> Explanation:
+) -> StageExplanation:
     """Return the smallest set of items that must be off.
 
     passes: whether the stage passes with these settings; a run that ends in an error does not. budget: how often it
@@ -107,7 +107,7 @@ def explain(
         minimal = _shrink(tuple(switch.items), trials.enough)
     except _Spent:
         minimal = False
-    return Explanation(switch=switch, off=trials.best, found=bool(trials.best), minimal=minimal, runs=trials.runs)
+    return StageExplanation(switch=switch, off=trials.best, found=bool(trials.best), minimal=minimal, runs=trials.runs)
 
 
 class _Spent(Exception):

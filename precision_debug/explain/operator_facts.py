@@ -13,19 +13,19 @@ from .subject import Subject
 
 __all__ = [
     "WIDE",
-    "acting_type",
-    "born_there",
     "constants_of",
-    "depth_of",
+    "count_terms",
+    "describe_born",
     "error_share",
+    "find_acting_type",
+    "find_largest_input",
+    "find_weights_in_few_bits",
     "is_finer",
     "is_quantised",
-    "largest_input",
     "largest_of_row",
     "narrow_type",
     "operators_of",
     "types_of",
-    "weights_in_few_bits",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -64,7 +64,7 @@ def operators_of(subject: Subject, name: str) -> tuple[TensorMeta, ...]:
     return tuple(meta for meta in region if meta.name not in subject.carried) or region
 
 
-def acting_type(subject: Subject, name: str) -> str:
+def find_acting_type(subject: Subject, name: str) -> str:
     """Return the operator of a region that computes: what only moves its result about may stand last."""
     types = [meta.op_type for meta in subject.region_of.get(name, ())] or [subject.row_of[name].op_type]
     summing = [one for one in types if plain_type(one) in CANCEL]
@@ -72,7 +72,7 @@ def acting_type(subject: Subject, name: str) -> str:
     return (summing or computing or types)[-1]
 
 
-def largest_input(subject: Subject, name: str) -> float:
+def find_largest_input(subject: Subject, name: str) -> float:
     """Return the largest magnitude among what an operator reads."""
     found = 0.0
     for source in subject.sources(name):
@@ -86,7 +86,7 @@ def largest_of_row(subject: Subject, name: str) -> float:
     return 0.0 if numbers is None else max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
 
 
-def born_there(subject: Subject, name: str, nan: int, inf: int) -> dict[str, Any]:
+def describe_born(subject: Subject, name: str, nan: int, inf: int) -> dict[str, Any]:
     """Return what an operator made that is not finite, and how much of what it reads is infinite on both sides."""
     what = " and ".join(word for word, count in (("NaN", nan), ("Inf", inf)) if count)
     read = [row.comparison.base if row.comparison is not None else row.base
@@ -95,7 +95,7 @@ def born_there(subject: Subject, name: str, nan: int, inf: int) -> dict[str, Any
     return {"what": what, "count": nan + inf, **({"infinite": infinite} if infinite else {})}
 
 
-def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
+def count_terms(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
     """Terms of one sum: those that a weight says, else what the operator makes fewer of."""
     weights = [values for values in constants.values() if values.ndim >= 2]
     numbers = subject.row_of[name].comparison
@@ -134,7 +134,7 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
     return found
 
 
-def weights_in_few_bits(subject: Subject, name: str) -> dict[str, tuple[Array, Array]]:
+def find_weights_in_few_bits(subject: Subject, name: str) -> dict[str, tuple[Array, Array]]:
     """Return the weights of a region that a quantiser's file holds rounded, with the numbers that they stand for there:
     by the baseline's name, the baseline's and the target's; {} where the target's file quantises more than weights."""
     baseline, target = subject.operators()

@@ -7,17 +7,28 @@ from collections.abc import Collection, Mapping, Sequence
 from ..records import Row, TensorMeta
 
 __all__ = [
-    "BODIES", "CANCEL", "CASTS", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type",
-    "rounded_numbers", "shape_makers", "words",
+    "BODIES",
+    "CANCEL",
+    "CASTS",
+    "JOIN",
+    "MOVE",
+    "REACH_FURTHER",
+    "SELECT",
+    "SQUARE_NOTHING",
+    "SUM_UP",
+    "find_rounded_numbers",
+    "find_shape_makers",
+    "plain_type",
+    "split_words",
 ]  # fmt: skip
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """Return a family, written as its words."""
     return frozenset(text.split())
 
 
-MOVE = words("""
+MOVE = split_words("""
     Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Expand Tile Output Concat Dropout DepthToSpace
     SpaceToDepth Pad Shape Size ConstantOfShape Constant Cast view _unsafe_view reshape transpose permute unsqueeze
     squeeze expand select slice detach alias clone unbind split chunk contiguous t as_strided cat stack flatten to
@@ -33,16 +44,16 @@ MOVE = words("""
 """)
 """They only move numbers about, and never take blame."""
 
-BODIES = words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
+BODIES = split_words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
 """They have graphs inside, of which their results are."""
 
-CASTS = words("_to_copy to Cast cast")
+CASTS = split_words("_to_copy to Cast cast")
 """They change a floating-point type, and may do nothing else."""
 
-JOIN = words("Concat concat cat stack CONCATENATION PACK")
+JOIN = split_words("Concat concat cat stack CONCATENATION PACK")
 """Of these, quantised ones round again: all that they join gets one range."""
 
-SELECT = words("""
+SELECT = split_words("""
     Gather GatherElements GatherND TopK MaxPool GlobalMaxPool ReduceMax ReduceMin Max Min Where Clip Relu Compress
     ScatterND ScatterElements ScatterUpdate Trilu gather index index_select embedding take_along_dim topk sort amax
     amin max min maximum minimum where clamp clip relu max_pool2d max_pool2d_with_indices scatter tril triu
@@ -52,7 +63,7 @@ SELECT = words("""
 """)
 """They choose among numbers and leave them as they are: rounded there again, they are as coarse again."""
 
-REACH_FURTHER = words("""
+REACH_FURTHER = split_words("""
     Exp Softmax LogSoftmax LayerNormalization InstanceNormalization GroupNormalization BatchNormalization Pow ReduceL2
     ReduceSumSquare ReduceLogSumExp SkipLayerNormalization SimplifiedLayerNormalization LpNormalization
     RMSNormalization Gelu FastGelu Cosh Sinh Softplus Attention native_layer_norm layer_norm softmax _softmax
@@ -66,13 +77,13 @@ REACH_FURTHER = words("""
 """)
 """They compute squares, exponentials or sums on the way that reach beyond their inputs and results."""
 
-SQUARE_NOTHING = words("""
+SQUARE_NOTHING = split_words("""
     BatchNormalization batch_norm _native_batch_norm_legit_no_training native_batch_norm BatchNormInference
     cudnn_batch_norm BatchNorm1d BatchNorm2d
 """)
 """Of these, those that use statistics of the model's own: nothing reaches beyond their inputs and constants."""
 
-SUM_UP = words("""
+SUM_UP = split_words("""
     matmul_grad conv2d_grad embedding_grad
     MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv
     Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData FullyConnected
@@ -81,7 +92,7 @@ SUM_UP = words("""
     CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV CONV_3D FULLY_CONNECTED BATCH_MATMUL SUM MEAN AVERAGE_POOL_2D CUMSUM
 """)
 
-CANCEL = words("""
+CANCEL = split_words("""
     Sub Add Sum Subtract sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub
     scale SUB ADD ADD_N SUM MEAN
 """)
@@ -100,7 +111,7 @@ def plain_type(op_type: str) -> str:
 
 # Tensors that decide other tensors' shapes: rounded like the rest, they would make another model of it.
 
-_BY_SHAPE = words("""
+_BY_SHAPE = split_words("""
     Range arange range RANGE Resize Upsample Interpolate interpolate Expand expand expand_v2 Tile tile Reshape reshape
     reshape2 Slice slice StridedSlice strided_slice Pad pad pad3d ConstantOfShape full Broadcast TopK topk OneHot
     one_hot Split split BROADCAST_TO FILL TILE RESHAPE SLICE STRIDED_SLICE PAD PADV2 RESIZE_BILINEAR
@@ -112,7 +123,7 @@ _FEW = 16
 """Elements up to which a tensor may be such values: dimensions, scales, limits."""
 
 
-def shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) -> Collection[str]:
+def find_shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) -> Collection[str]:
     """Return names of small tensors that such operators read, and of small ones that these are made from."""
     meta_of = {meta.name: meta for meta in tensors}
 
@@ -143,25 +154,27 @@ def shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) -> Co
 # answer, however near: what compares, chooses or counts makes no rounded numbers, and nor does what is computed of
 # these alone.
 
-_ROUND = words("""
+_ROUND = split_words("""
     Round Floor Ceil Ceiling Clip Min Max Relu round floor ceil trunc clamp clip relu minimum maximum Minimum Maximum
     Clamp
 """)
 """They make whole numbers of floats, or keep numbers within limits."""
 
-_PART_BY_PART = words("""
+_PART_BY_PART = split_words("""
     Mul Add Sub Div Neg Abs mul add sub div rsub neg abs multiply subtract divide elementwise_mul elementwise_add
     elementwise_sub elementwise_div scale Multiply Subtract Divide
 """)
 """Arithmetic that leaves a class what it is: twice a class is a class."""
 
 
-def rounded_numbers(tensors: Mapping[str, TensorMeta]) -> frozenset[str]:
+def find_rounded_numbers(tensors: Mapping[str, TensorMeta]) -> frozenset[str]:
     """Return the names of those, of a graph's tensors by name; a tensor whose type is not known is none."""
-    return frozenset(name for name, meta in tensors.items() if _whole(meta) and _is_rounded(name, tensors))
+    return frozenset(
+        name for name, meta in tensors.items() if _is_whole_number_type(meta) and _is_rounded(name, tensors)
+    )
 
 
-def _whole(meta: TensorMeta) -> bool:
+def _is_whole_number_type(meta: TensorMeta) -> bool:
     return meta.dtype.startswith(("int", "uint"))
 
 

@@ -10,14 +10,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..numbers.judge import told_slices
-from ..pairing.packed import joins_before
+from ..numbers.judge import lost_slice_arguments
+from ..pairing.packed import iterate_joins_before
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced, Row
 from .subject import Subject
-from .units import allowed_to_many
+from .units import bound_of_many
 
-__all__ = ["ruined_before", "with_packers"]
+__all__ = ["list_ruined_before", "with_packers"]
 
 _TOLD = 0.5
 """Relative L2 error up to which an input of the operator still tells something."""
@@ -31,12 +31,12 @@ def with_packers(subject: Subject, explanation: Explanation, introduced: Sequenc
     """Return the explanation with whoever packs what is lost, first; whatever was expected of the whole.
 
     introduced: what operators added themselves, as far as it was measured."""
-    found = tuple(_packers(subject, {own.name: own for own in introduced}))
+    found = tuple(_find_packers(subject, {own.name: own for own in introduced}))
     if not found:
         return explanation
     names = {one.name for one in found}
     # who makes most of what is as expected of the whole is not accused beside them, unless its cause is proven
-    usual = (explanation.actual or math.inf) <= (allowed_to_many(explanation) or 0.0)
+    usual = (explanation.actual or math.inf) <= (bound_of_many(explanation) or 0.0)
     others = tuple(
         one for one in explanation.culprits
         if one.name not in names and not explanation.passes and not (usual and CAUSES[one.cause].unproven)
@@ -44,12 +44,12 @@ def with_packers(subject: Subject, explanation: Explanation, introduced: Sequenc
     return dataclasses.replace(explanation, state="culprits", culprits=(*found, *others), passes=False)
 
 
-def _packers(subject: Subject, introduced: Mapping[str, Introduced]) -> Iterator[Culprit]:
+def _find_packers(subject: Subject, introduced: Mapping[str, Introduced]) -> Iterator[Culprit]:
     for row in subject.row_of.values():
         numbers = row.comparison
         if not row.is_output or numbers is None or not numbers.lost:
             continue
-        name = _packer(subject, row)
+        name = _find_packer(subject, row)
         meta = subject.meta_of.get(name)
         if meta is None or any(_is_ruined(subject, source) for source in meta.inputs):
             continue
@@ -57,23 +57,23 @@ def _packers(subject: Subject, introduced: Mapping[str, Introduced]) -> Iterator
         if own is not None and own.max_abs is not None and all(own.max_abs < _MOST * one.error for one in numbers.lost):
             continue  # no element of it is so far off by this operator: the error came in
         yield Culprit(
-            name=name, node=meta.node, op_types=(meta.op_type,), cause="packed", evidence=told_slices(numbers),
+            name=name, node=meta.node, op_types=(meta.op_type,), cause="packed", evidence=lost_slice_arguments(numbers),
             confidence="ranked", at=row.name, fails_first=row.name, keep=(name,),
         )  # fmt: skip
 
 
-def ruined_before(subject: Subject, row: Row) -> list[str]:
+def list_ruined_before(subject: Subject, row: Row) -> list[str]:
     """Return what whoever packs the lost slices of an output reads, as far as that tells nothing any more itself."""
-    meta = subject.meta_of.get(_packer(subject, row))
+    meta = subject.meta_of.get(_find_packer(subject, row))
     return [name for name in meta.inputs if _is_ruined(subject, name)] if meta is not None else []
 
 
-def _packer(subject: Subject, row: Row) -> str:
+def _find_packer(subject: Subject, row: Row) -> str:
     """Return what joins along an axis of the length that the lost slices are counted in; else the nearest join; else
     what makes the output."""
     numbers = row.comparison
     assert numbers is not None
-    joins = list(joins_before(row.name, subject.meta_of))
+    joins = list(iterate_joins_before(row.name, subject.meta_of))
     for name in joins:
         there = subject.row_of.get(name)
         shape = there.comparison.base.shape if there is not None and there.comparison is not None else ()

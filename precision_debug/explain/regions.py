@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
-from ..numbers.narrowing import narrow_type, rounded
+from ..numbers.narrowing import narrow_type, round_values
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..records import Culprit
 from .introduced import MASK, Alone
@@ -22,8 +22,18 @@ from .units import largest_of, smallest_of
 from .work import Work
 
 __all__ = [
-    "NEARLY_EQUAL", "how_far_off", "in_8_bits", "mask_readers", "quantised_mask", "rounded_constant", "rounded_most",
-    "rounds_inside", "run_rounded", "subtracts", "subtracts_inside", "with_stretches",
+    "NEARLY_EQUAL",
+    "find_most_rounded",
+    "find_quantised_mask",
+    "find_rounded_constant",
+    "list_mask_readers",
+    "measure_distance",
+    "round_to_8_bits",
+    "rounds_inside",
+    "run_rounded",
+    "subtracts",
+    "subtracts_inside",
+    "with_stretches",
 ]  # fmt: skip
 
 
@@ -47,7 +57,7 @@ def subtracts_inside(subject: Subject, name: str, units: float | None) -> dict[s
     region = subject.region_of.get(name, ())
     if units is None or not any(plain_type(meta.op_type) in CANCEL and len(meta.inputs) > 1 for meta in region[:-1]):
         return {}
-    sizes = _sizes(subject, {one for meta in region for one in (meta.name, *meta.inputs)})
+    sizes = _measure_sizes(subject, {one for meta in region for one in (meta.name, *meta.inputs)})
     found: dict[str, Any] = {}
     for meta in region:
         read = [sizes.get(one, 0.0) for one in meta.inputs]
@@ -74,7 +84,7 @@ def subtracts(subject: Subject, name: str) -> dict[str, Any]:
     return {"factor": largest / own, "input_size": largest, "output_size": own}
 
 
-def overflows_inside(subject: Subject, name: str) -> dict[str, dict[str, Any]]:
+def find_inner_overflows(subject: Subject, name: str) -> dict[str, dict[str, Any]]:
     """Of the operators in the region of a tensor those whose results the target's type cannot hold in the baseline, in
     order, each with the evidence of ``overflow``. One run of the baseline."""
     limit = largest_of(subject.narrow_type)
@@ -87,27 +97,27 @@ def overflows_inside(subject: Subject, name: str) -> dict[str, dict[str, Any]]:
         sizes = np.abs(finite)
         large = sizes > limit
         count = int(np.count_nonzero(large))
-        if not count or sizes.max() >= MASK or _masks(finite[large], sizes[~large]):
+        if not count or sizes.max() >= MASK or _is_mask(finite[large], sizes[~large]):
             return {}
         return {"largest": float(sizes.max()), "limit": limit, "count": count}
 
-    found = _told(subject, set(region), beyond)
+    found = _tell_of_tensors(subject, set(region), beyond)
     return {one: found[one] for one in region if found.get(one)}
 
 
-def _masks(large: Any, rest: Any) -> bool:
+def _is_mask(large: Any, rest: Any) -> bool:
     """Return whether numbers beyond a type are one that says "never" (-1e9), far from all others: no result that
     grew."""
     same = bool((large < 0).all()) and float(np.ptp(large)) <= _SAME * -float(large.min())
     return same and float(rest.max(initial=0.0)) < _SAME * -float(large.max())
 
 
-def _sizes(subject: Subject, names: set[str]) -> dict[str, float]:
+def _measure_sizes(subject: Subject, names: set[str]) -> dict[str, float]:
     """Root mean square of the baseline's tensors with these names; nothing of those that it does not show."""
-    return _told(subject, names, lambda value: float(np.sqrt(np.mean(np.square(value.astype(np.float64))))))
+    return _tell_of_tensors(subject, names, lambda value: float(np.sqrt(np.mean(np.square(value.astype(np.float64))))))
 
 
-def _told(subject: Subject, names: set[str], tell: Callable[[Any], _T]) -> dict[str, _T]:
+def _tell_of_tensors(subject: Subject, names: set[str], tell: Callable[[Any], _T]) -> dict[str, _T]:
     """Return what is told of the baseline's floats with these names; nothing of those that it does not show."""
     told: dict[str, _T] = {}
 
@@ -140,17 +150,17 @@ _EXPLAINS = 0.5
 """Part of the introduced error from which on one rounding inside is the reason."""
 
 
-def quantised_mask(subject: Subject, name: str) -> dict[str, Any]:
+def find_quantised_mask(subject: Subject, name: str) -> dict[str, Any]:
     """Return the mask that a region reads, or makes, and that the target quantises: its name and its most negative
     value; {} where there is none."""
-    for source in _inside(subject, name):
+    for source in _list_quantised_inside(subject, name):
         lowest = subject.lowest_unseen.get(source, 0.0)
         if lowest < -MASK:
             return {"largest": lowest, "mask": source}
     return {}
 
 
-def mask_readers(subject: Subject, name: str, mask: str) -> list[str]:
+def list_mask_readers(subject: Subject, name: str, mask: str) -> list[str]:
     """Return the operators of a region that read a mask."""
     return [meta.name for meta in subject.region_of.get(name, ()) if mask in meta.inputs]
 
@@ -164,11 +174,11 @@ def rounds_inside(subject: Subject, name: str) -> bool:
     return any(meta.name in subject.rounded_unseen for meta in region)
 
 
-def rounded_most(subject: Subject, name: str, introduced: float) -> tuple[str, Any]:
+def find_most_rounded(subject: Subject, name: str, introduced: float) -> tuple[str, Any]:
     """Return which tensor inside a region makes most of its error where the baseline rounds it to 8 bits, and the
     tensor as the baseline has it; ("", None) where none makes half of what was introduced. Takes a run of the baseline
     for each. """
-    inside = _inside(subject, name)[-few_runs(subject) :]
+    inside = _list_quantised_inside(subject, name)[-count_affordable_runs(subject) :]
     if not inside:
         return "", None
     found: dict[str, float] = {}
@@ -177,19 +187,19 @@ def rounded_most(subject: Subject, name: str, introduced: float) -> tuple[str, A
         for source in inside:
             if source in exact and exact[source].dtype.kind == "f" and np.isfinite(exact[source]).all():
                 got = _run(subject, {name, source}, source).get(name)
-                found[source] = 0.0 if got is None else _rel_l2(exact.get(name), got)
+                found[source] = 0.0 if got is None else _measure_rel_l2(exact.get(name), got)
     except PrecisionDebugError:  # an engine that does not run with these shown
         return "", None
     most = max(found, key=lambda one: found[one], default="")
     return (most, exact[most]) if most and found[most] >= _EXPLAINS * introduced else ("", None)
 
 
-def few_runs(subject: Subject) -> int:
+def count_affordable_runs(subject: Subject) -> int:
     """Return how many operators of one region are looked into: fewer of a model whose runs take long."""
     return min(_MOST, Work(subject, "fast").runs // _PART_OF_WORK)
 
 
-def _inside(subject: Subject, name: str) -> list[str]:
+def _list_quantised_inside(subject: Subject, name: str) -> list[str]:
     """Return what a region reads or makes that the target quantises unseen, in order."""
     found = {one for meta in subject.region_of.get(name, ()) for one in (meta.name, *meta.inputs)}
     return sorted(found & subject.rounded_unseen, key=lambda one: subject.order[one])
@@ -202,20 +212,20 @@ def _run(subject: Subject, names: set[str], rounded: str) -> dict[str, Any]:
     def replace(_op: str, one: str, value: Any) -> Any:
         array = subject.bench.host(value)
         seen[one] = np.array(array)
-        return subject.bench.with_error(value, array, in_8_bits(array)) if one == rounded else None
+        return subject.bench.with_error(value, array, round_to_8_bits(array)) if one == rounded else None
 
     subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), names)
     return seen
 
 
-def in_8_bits(array: Any) -> Any:
+def round_to_8_bits(array: Any) -> Any:
     """On a grid of 8 bits from its smallest to its largest number, 0 on the grid."""
     low, high = min(0.0, float(array.min())), max(0.0, float(array.max()))
     step = (high - low) / _STEPS
     return (np.rint(array / step) * step).astype(array.dtype) if step else array
 
 
-def _rel_l2(exact: Any, got: Any) -> float:
+def _measure_rel_l2(exact: Any, got: Any) -> float:
     if exact is None or exact.shape != got.shape or exact.dtype.kind != "f":
         return 0.0
     size = float(np.linalg.norm(exact.astype(np.float64)))
@@ -248,18 +258,18 @@ def with_stretches(
         region = subject.region_of.get(culprit.name, ())
         if len(region) > 1 and culprit.name in alone.found:
             inside = tuple(meta.name for meta in operators_of(subject, culprit.name))
-            told = _overflowing(subject, culprit) if place < _FIRST else culprit
-            inner, part = _author(subject, alone, culprit.name, work) if place < _FIRST else ("", None)
+            told = _blame_inner_overflow(subject, culprit) if place < _FIRST else culprit
+            inner, part = _find_inner_author(subject, alone, culprit.name, work) if place < _FIRST else ("", None)
             found.append(dataclasses.replace(told, inside=inside, inner=told.inner or inner, inner_part=part))
         else:
             found.append(culprit)
     return tuple(found)
 
 
-def _overflowing(subject: Subject, culprit: Culprit) -> Culprit:
+def _blame_inner_overflow(subject: Subject, culprit: Culprit) -> Culprit:
     """Of a stretch at whose end NaN or Inf appears: its operators whose results the type cannot hold, as the baseline
     has them. They are kept; the end alone would keep what only reads what is lost by then."""
-    if culprit.cause != "born" or not (beyond := overflows_inside(subject, culprit.name)):
+    if culprit.cause != "born" or not (beyond := find_inner_overflows(subject, culprit.name)):
         return culprit
     first, evidence = next(iter(beyond.items()))
     keep = tuple(dict.fromkeys((*beyond, *culprit.keep)))
@@ -268,7 +278,7 @@ def _overflowing(subject: Subject, culprit: Culprit) -> Culprit:
     return dataclasses.replace(culprit, cause="overflow", evidence=told, confidence="ranked", keep=keep, inner=inner)
 
 
-def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str, float | None]:
+def _find_inner_author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str, float | None]:
     """Return the tensor inside whose rounding alone makes most of the error of the whole stretch, and how much of
     it."""
     held = subject.narrow_type
@@ -277,10 +287,10 @@ def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str,
     computing = [meta.name for meta in subject.region_of[name] if plain_type(meta.op_type) not in MOVE]
     narrow: Narrow
     if is_quantised(held):  # the others of a stretch are not rounded, and none without a scale
-        narrow, computing = in_8_bits, [one for one in computing if one in subject.rounded_unseen]
+        narrow, computing = round_to_8_bits, [one for one in computing if one in subject.rounded_unseen]
     elif held in _FLOATS:
         dtype = narrow_type(held)
-        narrow = lambda array: rounded(np.ascontiguousarray(array), dtype)  # noqa: E731
+        narrow = lambda array: round_values(np.ascontiguousarray(array), dtype)  # noqa: E731
     else:
         return "", None
     if whole is None or not 0 < whole < math.inf or own.born_nan or own.born_inf:
@@ -288,10 +298,10 @@ def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str,
     try:
         exact = run_rounded(subject, name, "", narrow).get(name)
         parts = {}
-        for source in computing[-few_runs(subject) :] if exact is not None else ():
+        for source in computing[-count_affordable_runs(subject) :] if exact is not None else ():
             work.go_on()
             got = run_rounded(subject, name, source, narrow).get(name)
-            parts[source] = 0.0 if got is None else how_far_off(exact, got, flips=bool(own.flips)) / whole
+            parts[source] = 0.0 if got is None else measure_distance(exact, got, flips=bool(own.flips)) / whole
     except PrecisionDebugError:
         return "", None
     most = max(parts, key=lambda one: parts[one], default="")
@@ -314,7 +324,7 @@ def run_rounded(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dic
     return seen
 
 
-def how_far_off(exact: Any, got: Any, *, flips: bool) -> float:
+def measure_distance(exact: Any, got: Any, *, flips: bool) -> float:
     """Return elements that differ, or the relative L2 error."""
     if exact.shape != got.shape:
         return 0.0
@@ -335,7 +345,7 @@ _PART_OF_ERROR = 0.3
 too, it is a half."""
 
 
-def rounded_constant(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> dict[str, Any]:
+def find_rounded_constant(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> dict[str, Any]:
     """Return the constant, and by how much rounding it to the target's type is off; {} where it does not explain the
     error.
 
@@ -353,7 +363,7 @@ def rounded_constant(subject: Subject, name: str, exact: Array | None, wrong: Ar
             return {}
         for weight, values in constants_of(subject, name).items():
             value = values.astype(np.float32)
-            there = rounded(value, dtype_of(held)).astype(np.float64)
+            there = round_values(value, dtype_of(held)).astype(np.float64)
             if not np.isfinite(value).all() or np.array_equal(there, value) or not _fits(value, exact):
                 continue
             ratio = np.where(value != 0, there / np.where(value != 0, value, 1) - 1, 0.0)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendError, PrecisionDebugError
-from ..numbers.number_types import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, promised
+from ..numbers.number_types import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, find_promise
 from ..numbers.told import Tokens
 from ..onnx.removed_activations import Removed
-from ..pairing.align import stem
+from ..pairing.align import strip_iteration
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
-from ..records import Operator, Row, TensorMeta, TensorStats
-from .operators import BODIES, CASTS, JOIN, MOVE, plain_type, rounded_numbers
+from ..records import GraphOperator, Row, TensorMeta, TensorStats
+from .operators import BODIES, CASTS, JOIN, MOVE, find_rounded_numbers, plain_type
 from .units import (
     FEW_STEPS,
     INT4,
@@ -84,7 +84,7 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     two_frameworks: bool = False
-    in_files: Callable[[str, str], tuple[Operator, Operator] | None] | None = None
+    in_files: Callable[[str, str], tuple[GraphOperator, GraphOperator] | None] | None = None
     removed: Callable[[], Mapping[str, Removed]] = dict
     operators_alone: Callable[[], Operators | None] | None = None
     fails: bool = False
@@ -117,12 +117,12 @@ class Subject:
 
     @cached_property
     def _shown(self) -> Counter[str]:
-        return Counter(stem(name) for name in self.row_of if stem(name) in self.iterations)
+        return Counter(strip_iteration(name) for name in self.row_of if strip_iteration(name) in self.iterations)
 
     def times(self, name: str) -> float:
         """How often an operator runs for each time that there is a row of it: over 1 in a loop of many iterations."""
-        whole = self.iterations.get(stem(name), 0) if self.iterations else 0
-        return whole / self._shown[stem(name)] if whole else 1.0
+        whole = self.iterations.get(strip_iteration(name), 0) if self.iterations else 0
+        return whole / self._shown[strip_iteration(name)] if whole else 1.0
 
     @cached_property
     def is_step(self) -> bool:
@@ -163,7 +163,7 @@ class Subject:
     def carried(self) -> frozenset[str]:
         """What the target only moves from a cast of its own to the operator that computes in the narrower type:
         autocast casts first and expands then, and what that loses is the operator's."""
-        return frozenset() if self.is_step else _carried(self.rows, self.targets)
+        return frozenset() if self.is_step else _find_carried(self.rows, self.targets)
 
     @cached_property
     def rounded_unseen(self) -> frozenset[str]:
@@ -176,7 +176,7 @@ class Subject:
     @cached_property
     def lowest_unseen(self) -> Mapping[str, float]:
         """The smallest finite number of each of these; takes a run of the baseline."""
-        return _lowest(self)
+        return _lowest_errors(self)
 
     @cached_property
     def partner(self) -> Mapping[str, str]:
@@ -233,7 +233,7 @@ class Subject:
     def same_integers(self) -> bool:
         """Whether both sides run one file that quantises, in modes that quantise nothing themselves."""
         named = (meta.op_type for meta in (*self.tensors, *self.targets.values()))
-        own = promised(self.precision).computes in {"int8", "int4"}
+        own = find_promise(self.precision).computes in {"int8", "int4"}
         return not self.two_files and not own and any(QUANTISED.search(op_type) for op_type in named)
 
     @property
@@ -288,12 +288,12 @@ class Subject:
     def fed_by_none(self) -> frozenset[str]:
         """The compared tensors of a wide run that are narrow on neither side, and that nothing narrow is before, where
         something narrow is elsewhere. Empty where the mode, or a quantised file, makes any of them coarse."""
-        return _fed_by_none(self)
+        return _find_fed_by_none(self)
 
     @cached_property
     def arithmetic(self) -> str:
         """The type that the target computes in: as its session says, else as its mode promises or its file brings."""
-        arithmetic = self.target.arithmetic or promised(self.precision).computes
+        arithmetic = self.target.arithmetic or find_promise(self.precision).computes
         of_file = self.quantised_file and arithmetic in {"", "float32"}
         return ("int4" if _has_weights_of_4_bits(self) else "int8") if of_file else arithmetic
 
@@ -337,7 +337,7 @@ class Subject:
         own, meta = unit_of(self.held_as.get(name, ""), stats), self.meta_of.get(name)
         if meta is None or self.whole_steps(name):
             return own
-        return max(own, unit_of(meta.dtype, None), _unit_of_operands(self, name))
+        return max(own, unit_of(meta.dtype, None), _find_unit_of_operands(self, name))
 
     def whole_steps(self, name: str) -> bool:
         """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""
@@ -346,7 +346,7 @@ class Subject:
     @cached_property
     def rounded(self) -> frozenset[str]:
         """Tensors of whole numbers that are floats, rounded, whose error is that of numbers."""
-        return rounded_numbers(self.meta_of)
+        return find_rounded_numbers(self.meta_of)
 
     @cached_property
     def same_steps(self) -> bool:
@@ -472,14 +472,14 @@ class Subject:
 
     def descendants(self, name: str) -> set[str]:
         """Every compared tensor that depends on one."""
-        return _reached(self.readers, name)
+        return _find_reached(self.readers, name)
 
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
-        return _reached(self._sources_of, name)
+        return _find_reached(self._sources_of, name)
 
 
-def _lowest(subject: Subject) -> dict[str, float]:
+def _lowest_errors(subject: Subject) -> dict[str, float]:
     found: dict[str, float] = {}
 
     def look(_op: str, name: str, value: Any) -> None:
@@ -492,7 +492,7 @@ def _lowest(subject: Subject) -> dict[str, float]:
     return found
 
 
-def _carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> frozenset[str]:
+def _find_carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> frozenset[str]:
     base_of = {row.target_name: row for row in rows if row.comparison is not None}
     lowered: set[str] = set()
     found: set[str] = set()
@@ -532,7 +532,7 @@ def _has_coarse_steps(subject: Subject) -> bool:
     return False
 
 
-def _unit_of_operands(subject: Subject, name: str) -> float:
+def _find_unit_of_operands(subject: Subject, name: str) -> float:
     """Of an operator that the target gives what it reads in fewer bits than its result, the unit of the coarsest: of a
     product whose operands are float8, and of one of floats that rounds what it reads to 8 bits inside; else 0."""
     row, mine = subject.row_of.get(name), subject.meta_of.get(name)
@@ -554,7 +554,7 @@ def _has_weights_of_4_bits(subject: Subject) -> bool:
     kinds = [meta.op_type for meta in subject.targets.values() if QUANTISED.search(meta.op_type)]
     if not all(FEW_BITS.search(kind) for kind in kinds):
         return False
-    found = (_steps_apart(subject, row) for row in subject.row_of.values())
+    found = (_measure_steps_apart(subject, row) for row in subject.row_of.values())
     apart = next((one for one in found if one is not None), None)
     return apart is not None and apart > _ON_THE_GRID
 
@@ -564,7 +564,7 @@ _ON_THE_GRID = 0.02
 of a step."""
 
 
-def _steps_apart(subject: Subject, row: Row) -> float | None:
+def _measure_steps_apart(subject: Subject, row: Row) -> float | None:
     """Return how far the baseline's weights are from the integers of 4 bits that the target holds, in steps, half of
     them at least; None of an operator without such."""
     meta, (baseline, target) = subject.targets.get(row.target_name), subject.operators()
@@ -586,10 +586,10 @@ def _steps_apart(subject: Subject, row: Row) -> float | None:
 _STEPS_OF_8_BITS = 255
 
 
-def _fed_by_none(subject: Subject) -> frozenset[str]:
+def _find_fed_by_none(subject: Subject) -> frozenset[str]:
     if subject.arithmetic not in {"", "float32", "float64"} or subject.quantises or subject.is_step:
         return frozenset()
-    behind, there = _behind_narrow(subject.tensors), _behind_narrow(tuple(subject.targets.values()))
+    behind, there = _find_behind_narrow(subject.tensors), _find_behind_narrow(tuple(subject.targets.values()))
     if not behind and not there:
         return frozenset()
     return frozenset(
@@ -599,7 +599,7 @@ def _fed_by_none(subject: Subject) -> frozenset[str]:
     )  # fmt: skip
 
 
-def _behind_narrow(tensors: Sequence[TensorMeta]) -> set[str]:
+def _find_behind_narrow(tensors: Sequence[TensorMeta]) -> set[str]:
     """The tensors that are held in a narrow type, and all that is made of them; of what a body runs nobody lists what
     it hands on, so that all of its operator's results are."""
     found: set[str] = set()
@@ -620,7 +620,7 @@ def _dequantises(op_type: str) -> bool:
     return op_type.lower().startswith("dequanti")
 
 
-def _reached(next_of: Mapping[str, tuple[str, ...]], name: str) -> set[str]:
+def _find_reached(next_of: Mapping[str, tuple[str, ...]], name: str) -> set[str]:
     """What is come to from one name, without it unless it is come to again."""
     found: set[str] = set()
     waiting = [name]

@@ -15,16 +15,25 @@ from typing import Any
 import numpy as np
 
 from ..numbers.narrowing import narrow_type as dtype_of
-from ..numbers.narrowing import rounded
+from ..numbers.narrowing import round_values
 from ..records import TensorMeta
 from .introduced import Alone
-from .operator_facts import constants_of, is_quantised, narrow_type, weights_in_few_bits
+from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type
 from .subject import Subject
-from .units import largest_of, lost_digits, normal_of, smallest_of, steps_of, unit_of
+from .units import find_lost_digits, largest_of, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
-    "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_of", "left_when", "left_without", "of_several_places",
-    "on_a_grid", "tiny_constant", "wrapped_around",
+    "EXPERIMENTS",
+    "LEFT",
+    "Case",
+    "combine_places",
+    "find_coarse_constant",
+    "find_tiny_constant",
+    "find_wrapped_integers",
+    "measure_left_of",
+    "measure_left_when",
+    "measure_left_without",
+    "round_to_grid",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -63,7 +72,7 @@ class Case:
     def proven(self, code: str, evidence: Evidence) -> dict[str, Any] | None:
         """Return the evidence, with what is left of the error where that could be run; None where too much is left:
         then the cause is noted as refuted."""
-        left = left_without(self, code, evidence)
+        left = measure_left_without(self, code, evidence)
         if left is not None and left > LEFT:
             self.refuted[code] = min(left, self.refuted.get(code, left))
             return None
@@ -72,7 +81,7 @@ class Case:
     @functools.cached_property
     def own(self) -> float:
         """Its own error, L2 over what is finite on both sides."""
-        return _size(self.wrong - self.exact)
+        return _size_of_error(self.wrong - self.exact)
 
     @functools.cached_property
     def narrow(self) -> str:
@@ -96,13 +105,13 @@ class Case:
     def again(self) -> Callable[[Mapping[str, Array]], Array | None]:
         """Compute it once more with other constants or inputs, by name; it gives None where that cannot be done, or
         where what the baseline gave is not reproduced with its own."""
-        for compute in (_by_its_engine(self), _by_its_form(self)):
+        for compute in (_make_engine_evaluator(self), _make_form_evaluator(self)):
             plain = None if compute is None else compute({})
             if compute is None or plain is None or plain.shape != self.exact.shape:
                 continue
             both = np.isfinite(plain) & np.isfinite(self.exact)
-            off = _size(np.where(both, plain - self.exact, 0.0))
-            least = 1e-5 * _size(np.where(both, self.exact, 0.0))
+            off = _size_of_error(np.where(both, plain - self.exact, 0.0))
+            least = 1e-5 * _size_of_error(np.where(both, self.exact, 0.0))
             broken = bool((np.isfinite(self.exact) & ~np.isfinite(self.wrong)).any())
             if off <= max(_REPRODUCED * self.own, least if broken else 0.0):
                 return compute
@@ -120,60 +129,60 @@ class Case:
         return undone
 
 
-def left_without(case: Case, code: str, evidence: Evidence) -> float | None:
+def measure_left_without(case: Case, code: str, evidence: Evidence) -> float | None:
     """Part of an operator's own error that is left when its cause is undone; None where nothing could be run."""
     experiment = EXPERIMENTS.get(code)
     if experiment is None or case.exact.shape != case.wrong.shape:
         return None
     with np.errstate(all="ignore"):
         undone = experiment(case, evidence)
-        return undone if undone is None or isinstance(undone, float) else left_of(case, undone)
+        return undone if undone is None or isinstance(undone, float) else measure_left_of(case, undone)
 
 
-def left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
+def measure_left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
     """Return the same where the target reads these constants in place of the baseline's, and the exact ones are put
     back."""
     if case.exact.shape != case.wrong.shape or not changed.keys() <= case.constants.keys():
         return None
     undone = case.without_error_of({key: np.asarray(value) for key, value in changed.items()})
-    return None if undone is None else left_of(case, undone)
+    return None if undone is None else measure_left_of(case, undone)
 
 
-def left_of(case: Case, undone: Array) -> float:
+def measure_left_of(case: Case, undone: Array) -> float:
     """Part of an operator's own error that is left in another result."""
     finite = np.isfinite(case.exact)
     broken = finite & ~np.isfinite(case.wrong)
     if broken.any():  # what is not a number at all is more than what is off
         return float((broken & ~np.isfinite(undone)).sum() / broken.sum())
-    return _size((undone - case.exact)[finite]) / case.own if case.own else 0.0
+    return _size_of_error((undone - case.exact)[finite]) / case.own if case.own else 0.0
 
 
-def _size(error: Array) -> float:
+def _size_of_error(error: Array) -> float:
     return float(np.linalg.norm(error[np.isfinite(error)]))
 
 
-def _restored(case: Case, where: Array) -> Array:
+def _restore_elements(case: Case, where: Array) -> Array:
     return np.where(where, case.exact, case.wrong)
 
 
-def _overflow(case: Case, evidence: Evidence) -> Array | None:
+def _undo_overflow(case: Case, evidence: Evidence) -> Array | None:
     if evidence.get("cast") or evidence.get("cut"):
         return None
-    return _restored(case, np.abs(case.exact) > evidence["limit"])
+    return _restore_elements(case, np.abs(case.exact) > evidence["limit"])
 
 
-def _range_inside(case: Case, _evidence: Evidence) -> Array:
-    return _restored(case, ~np.isfinite(case.wrong) | ((case.wrong == 0) & (case.exact != 0)))
+def _undo_range_inside(case: Case, _evidence: Evidence) -> Array:
+    return _restore_elements(case, ~np.isfinite(case.wrong) | ((case.wrong == 0) & (case.exact != 0)))
 
 
-def _underflow(case: Case, evidence: Evidence) -> Array | None:
+def _undo_underflow(case: Case, evidence: Evidence) -> Array | None:
     if evidence.get("cast"):
         return None
     gone = (case.exact != 0) & (case.wrong == 0) & (np.abs(case.exact) < smallest_of(case.narrow))
-    return _restored(case, gone | lost_digits(case.exact, case.wrong, case.narrow))
+    return _restore_elements(case, gone | find_lost_digits(case.exact, case.wrong, case.narrow))
 
 
-def _saturation(case: Case, evidence: Evidence) -> Array | None:
+def _undo_saturation(case: Case, evidence: Evidence) -> Array | None:
     """Return the range widened, where the baseline's own values are beyond it: not what a ruined input made of them."""
     limit, numbers = evidence["limit"], case.subject.row_of[case.name].comparison
     above = evidence["largest"] > limit
@@ -182,18 +191,18 @@ def _saturation(case: Case, evidence: Evidence) -> Array | None:
         if not really:
             return case.wrong
     at = np.isclose(case.wrong, limit, rtol=1e-6, atol=0)
-    return _restored(case, at & (case.exact > limit if above else case.exact < limit))
+    return _restore_elements(case, at & (case.exact > limit if above else case.exact < limit))
 
 
 def _shift(case: Case, evidence: Evidence) -> Array | None:
     return None if evidence.get("weight") else case.wrong - evidence["shift"]
 
 
-def _factor(case: Case, evidence: Evidence) -> Array:
+def _undo_factor(case: Case, evidence: Evidence) -> Array:
     return np.asarray(case.wrong / evidence["ratio"])
 
 
-def on_a_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
+def round_to_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
     """On the grid of an integer type from the smallest to the largest number, 0 on it."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     if symmetric:
@@ -203,22 +212,22 @@ def on_a_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
     return np.rint(values / step) * step if step else values
 
 
-def _own_scale(values: Array, evidence: Evidence, held_as: str) -> tuple[Array, Array]:
+def _give_own_scale(values: Array, evidence: Evidence, held_as: str) -> tuple[Array, Array]:
     """On one grid, and with one for the outlier alone, or for each along its axis."""
-    one = on_a_grid(values, held_as)
+    one = round_to_grid(values, held_as)
     if evidence.get("several"):
         turned = np.moveaxis(values, evidence["axis"], 0)
-        return one, np.moveaxis(np.stack([on_a_grid(part, held_as) for part in turned]), 0, evidence["axis"])
+        return one, np.moveaxis(np.stack([round_to_grid(part, held_as) for part in turned]), 0, evidence["axis"])
     place: list[Any] = [slice(None)] * values.ndim
     place[evidence["axis"]] = evidence["channel"]
     rest = np.array(values)
     rest[tuple(place)] = 0
-    two = on_a_grid(rest, held_as)
-    two[tuple(place)] = on_a_grid(values[tuple(place)], held_as)
+    two = round_to_grid(rest, held_as)
+    two[tuple(place)] = round_to_grid(values[tuple(place)], held_as)
     return one, two
 
 
-def _channel(case: Case, evidence: Evidence) -> Array | float | None:
+def _undo_channel(case: Case, evidence: Evidence) -> Array | float | None:
     source = evidence.get("from", "")
     if evidence.get("too"):
         return None
@@ -227,19 +236,19 @@ def _channel(case: Case, evidence: Evidence) -> Array | float | None:
     if values is None or values.ndim <= evidence["axis"] or values.shape[evidence["axis"]] <= evidence["channel"]:
         return None
     values = values.astype(np.float64)
-    one, two = _own_scale(values, evidence, held_as)
+    one, two = _give_own_scale(values, evidence, held_as)
     axis = evidence["axis"]
     if not source:
-        sizes = [_by_slices(case.exact, other, axis) for other in (case.wrong, one, two)]
-        return _energy_left(*sizes)
+        sizes = [_measure_by_slices(case.exact, other, axis) for other in (case.wrong, one, two)]
+        return _measure_energy_left(*sizes)
     plain, got, best = case.again({}), case.again({source: one}), case.again({source: two})
     if plain is None or got is None or best is None:
-        rounding = _by_slices(values, one, axis)
-        return _by_slices(values, two, axis) / rounding if rounding else None
-    return _energy_left(case.own, _size(got - plain), _size(best - plain))
+        rounding = _measure_by_slices(values, one, axis)
+        return _measure_by_slices(values, two, axis) / rounding if rounding else None
+    return _measure_energy_left(case.own, _size_of_error(got - plain), _size_of_error(best - plain))
 
 
-def _energy_left(whole: float, before: float, after: float) -> float | None:
+def _measure_energy_left(whole: float, before: float, after: float) -> float | None:
     """Part of an error that is left where what made ``before`` of it makes ``after``: other roundings fall otherwise on
     the engine, and are as large. One that would make far more than there is was not made there."""
     if not whole:
@@ -247,50 +256,52 @@ def _energy_left(whole: float, before: float, after: float) -> float | None:
     return 1.0 if before > 2 * whole else float(np.sqrt(max(0.0, whole**2 - before**2) + after**2)) / whole
 
 
-def of_several_places(lefts: Iterable[float]) -> float:
+def combine_places(lefts: Iterable[float]) -> float:
     """Return what is left where one cause acts in several places, each of which was undone by itself: their energies
     add."""
     return float(np.sqrt(max(0.0, 1.0 - sum(max(0.0, 1.0 - left**2) for left in lefts))))
 
 
-def _by_slices(exact: Array, other: Array, axis: int) -> float:
+def _measure_by_slices(exact: Array, other: Array, axis: int) -> float:
     """Return the size of an error, each slice along an axis judged by its own size: what one large slice loses is no
     measure of what the others lose to it."""
     others = tuple(a for a in range(exact.ndim) if a != axis)
     size = np.sqrt(np.sum(np.square(exact), axis=others))
     alive = size > _NOTHING * float(np.partition(size, -2)[-2])
     error = np.sqrt(np.sum(np.square(other - exact), axis=others))
-    return _size(error[alive] / size[alive])
+    return _size_of_error(error[alive] / size[alive])
 
 
 def _rounding_makes_it(case: Case) -> bool:
     """Return whether rounding the exact result to the type makes an error of the size that there is."""
-    return _size(on_a_grid(case.exact, case.narrow) - case.exact) >= 0.5 * case.own
+    return _size_of_error(round_to_grid(case.exact, case.narrow) - case.exact) >= 0.5 * case.own
 
 
-def _constant(case: Case, evidence: Evidence) -> Array | None:
+def _undo_constant(case: Case, evidence: Evidence) -> Array | None:
     """Return a constant as the model has it, in place of what the type makes of its tiny or large numbers."""
     weight = evidence["weight"]
     if weight not in case.constants:
         return None
-    return _best(case, (case.without_error_of({weight: held}) for held in _held(case, weight, everything=False)))
+    return _choose_best(
+        case, (case.without_error_of({weight: held}) for held in _list_held_constants(case, weight, everything=False))
+    )
 
 
-def _rounded_constants(case: Case, evidence: Evidence) -> Array | None:
+def _undo_rounded_constants(case: Case, evidence: Evidence) -> Array | None:
     """Of a product whose terms cancel inside: its constants not rounded at all."""
     if evidence.get("amplifier") != case.name or not case.constants:
         return None
-    changed = {weight: next(_held(case, weight, everything=True)) for weight in case.constants}
+    changed = {weight: next(_list_held_constants(case, weight, everything=True)) for weight in case.constants}
     return case.without_error_of(changed)
 
 
-def _constant_on_a_grid(case: Case, evidence: Evidence) -> Array | None:
+def _undo_constant_grid(case: Case, evidence: Evidence) -> Array | None:
     value = case.constants[evidence["weight"]].astype(np.float64)
-    grids = [on_a_grid(value, case.narrow, symmetric=True), on_a_grid(value, case.narrow)]
+    grids = [round_to_grid(value, case.narrow, symmetric=True), round_to_grid(value, case.narrow)]
     for axis in {0, value.ndim - 1} if value.ndim > 1 else ():  # one scale for each of its output channels
-        parts = [on_a_grid(part, case.narrow, symmetric=True) for part in np.moveaxis(value, axis, 0)]
+        parts = [round_to_grid(part, case.narrow, symmetric=True) for part in np.moveaxis(value, axis, 0)]
         grids.append(np.moveaxis(np.stack(parts), 0, axis))
-    return _best(case, (case.without_error_of({evidence["weight"]: grid}) for grid in grids))
+    return _choose_best(case, (case.without_error_of({evidence["weight"]: grid}) for grid in grids))
 
 
 def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
@@ -301,7 +312,7 @@ def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
         return None
     values = given.astype(np.float64)
     if not block:
-        return case.without_error_of({source: on_a_grid(values, "uint8")})
+        return case.without_error_of({source: round_to_grid(values, "uint8")})
     size = values.shape[-1]
     padded = np.zeros((*values.shape[:-1], -(-size // block) * block))
     padded[..., :size] = values
@@ -312,18 +323,18 @@ def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
     return case.without_error_of({source: held.reshape(padded.shape)[..., :size]})
 
 
-def _best(case: Case, several: Iterator[Array | None]) -> Array | None:
+def _choose_best(case: Case, several: Iterator[Array | None]) -> Array | None:
     known = [one for one in several if one is not None]
-    return min(known, key=lambda one: left_of(case, one), default=None)
+    return min(known, key=lambda one: measure_left_of(case, one), default=None)
 
 
-def _held(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
+def _list_held_constants(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
     """Yield what the target may hold of a constant; everything: of all of its numbers, not of those that are out of
     range."""
     value = case.constants[weight].astype(np.float32)
     held = case.subject.narrow_type
     with np.errstate(all="ignore"):
-        there = rounded(value, dtype_of(held)).astype(np.float64)
+        there = round_values(value, dtype_of(held)).astype(np.float64)
         if everything:
             yield there
             return
@@ -338,7 +349,7 @@ def _held(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
             yield np.where((size < _FLOOR) & (value != 0), np.sign(value) * _FLOOR, value).astype(np.float64)
 
 
-def tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
+def find_tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
     """Return whether constants with numbers below the type's normal ones could be tried, and the one whose tiny numbers
     make the operator's error: evidence of ``weight_underflow``, {} where none does."""
     normal, least = normal_of(case.narrow), smallest_of(case.narrow)
@@ -348,7 +359,7 @@ def tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
         low = sizes[(sizes > 0) & (sizes < normal)].astype(np.float64)
         if not low.size:
             continue
-        left = left_without(case, "weight_underflow", {"weight": weight})
+        left = measure_left_without(case, "weight_underflow", {"weight": weight})
         if left is None:
             continue
         ran = True
@@ -364,7 +375,7 @@ def tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
     return ran, found
 
 
-def coarse_constant(case: Case) -> dict[str, Any]:
+def find_coarse_constant(case: Case) -> dict[str, Any]:
     """Return a constant that one scale for all of its numbers makes 0 in part, which makes the operator's error:
     evidence of ``constant_scale``; {} where none does."""
     best, found = LEFT, dict[str, Any]()
@@ -374,10 +385,10 @@ def coarse_constant(case: Case) -> dict[str, Any]:
         if values.size < 2 or not np.isfinite(values).all():
             continue
         value = values.astype(np.float64)
-        gone = (value != 0) & (on_a_grid(value, case.narrow, symmetric=True) == 0)
+        gone = (value != 0) & (round_to_grid(value, case.narrow, symmetric=True) == 0)
         if not gone.any():
             continue
-        left = left_without(case, "constant_scale", {"weight": weight})
+        left = measure_left_without(case, "constant_scale", {"weight": weight})
         if left is not None and left <= best:
             sizes = np.abs(value[value != 0])
             found = {
@@ -388,21 +399,21 @@ def coarse_constant(case: Case) -> dict[str, Any]:
     return found
 
 
-def _held_in_its_file(case: Case, evidence: Evidence) -> Array | None:
+def _undo_stored_constants(case: Case, evidence: Evidence) -> Array | None:
     """Return every constant exact again that the target's file holds in a narrower type; None where an engine may have
     folded some of them into others, in that type, which nobody can undo from outside."""
     held = dtype_of(evidence["held"])
     values = {weight: value.astype(np.float32) for weight, value in case.constants.items()}
-    near = {weight: rounded(value, held).astype(np.float64) for weight, value in values.items()}
+    near = {weight: round_values(value, held).astype(np.float64) for weight, value in values.items()}
     undone = case.without_error_of(near)
     folded = len(case.subject.region_of.get(case.name, ())) > 1 and len(near) > 1
-    few = case.own <= _FOLDED * (unit_of(evidence["held"], None) or 0.0) * _size(case.exact)
-    return None if undone is not None and folded and few and left_of(case, undone) > LEFT else undone
+    few = case.own <= _FOLDED * (unit_of(evidence["held"], None) or 0.0) * _size_of_error(case.exact)
+    return None if undone is not None and folded and few and measure_left_of(case, undone) > LEFT else undone
 
 
-def _original_weight(case: Case, evidence: Evidence) -> Array | None:
+def _undo_weight_rounding(case: Case, evidence: Evidence) -> Array | None:
     """Return the weight that it was made of in the place of what the quantiser's file holds."""
-    pair = weights_in_few_bits(case.subject, case.name).get(evidence["weight"])
+    pair = find_weights_in_few_bits(case.subject, case.name).get(evidence["weight"])
     return None if pair is None else case.without_error_of({evidence["weight"]: pair[1].astype(np.float32)})
 
 
@@ -411,25 +422,25 @@ _FOLDED = 4.0
 
 
 EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
-    "overflow": _overflow,
-    "range_inside": _range_inside,
-    "underflow": _underflow,
-    "weight_underflow": _constant,
-    "weight_overflow": _constant,
-    "saturation": _saturation,
+    "overflow": _undo_overflow,
+    "range_inside": _undo_range_inside,
+    "underflow": _undo_underflow,
+    "weight_underflow": _undo_constant,
+    "weight_overflow": _undo_constant,
+    "saturation": _undo_saturation,
     "zero_point": _shift,
-    "scale": _factor,
-    "outlier_channel": _channel,
-    "constant_scale": _constant_on_a_grid,
+    "scale": _undo_factor,
+    "outlier_channel": _undo_channel,
+    "constant_scale": _undo_constant_grid,
     "reads_rounded": _reads_rounded,
-    "cancellation": _rounded_constants,
-    "held_narrower": _held_in_its_file,
-    "few_bits": _original_weight,
+    "cancellation": _undo_rounded_constants,
+    "held_narrower": _undo_stored_constants,
+    "few_bits": _undo_weight_rounding,
 }
 """By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
 
 
-def wrapped_around(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
     """Return evidence that every whole number that differs is what a narrower type makes of the exact one; {} where
     none does.
 
@@ -450,21 +461,21 @@ def wrapped_around(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
         if np.array_equal(exact[differ].astype(kind).astype(wrong.dtype), wrong[differ]):
             return evidence
         ends = np.iinfo(kind)
-        compute = _exactly(case)
+        compute = _make_exact_evaluator(case)
         cut = {
-            key: held for key, value in _whole_constants(subject, name).items()
+            key: held for key, value in _list_integer_constants(subject, name).items()
             if not np.array_equal(held := np.clip(value, ends.min, ends.max), value)
         }  # fmt: skip
         found = compute(cut) if compute is not None and cut else None
         if found is not None and np.array_equal(found.astype(kind).astype(wrong.dtype), wrong):
             key, held = next(iter(cut.items()))
-            value = _whole_constants(subject, name)[key]
+            value = _list_integer_constants(subject, name)[key]
             place = np.argmax(np.abs(value.astype(np.float64) - held))
             return {**evidence, "constant": key, "value": int(value.flat[place]), "cut": int(held.flat[place])}
     return {}
 
 
-def _whole_constants(subject: Subject, name: str) -> dict[str, Array]:
+def _list_integer_constants(subject: Subject, name: str) -> dict[str, Array]:
     """Return the whole numbers among the constants that a region's operators read."""
     replacer = subject.operators()[0]
     found = {
@@ -474,9 +485,9 @@ def _whole_constants(subject: Subject, name: str) -> dict[str, Array]:
     return {key: value for key, value in found.items() if value.dtype.kind in "iu" and value.size}
 
 
-def _by_its_engine(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """As ``_exactly``, in float64."""
-    exactly = _exactly(case)
+def _make_engine_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+    """As ``_make_exact_evaluator``, in float64."""
+    exactly = _make_exact_evaluator(case)
     if exactly is None:
         return None
 
@@ -487,13 +498,13 @@ def _by_its_engine(case: Case) -> Callable[[Mapping[str, Array]], Array | None] 
     return compute
 
 
-def _exactly(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+def _make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
     """Return the region's operators one after the other, in the baseline's own engine, where it runs them alone."""
     operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
     if operators is None:
         return None
     maker = {output: one for one in operators.operators for output in one.outputs if output}
-    own = _source_names(case.subject)
+    own = _list_source_names(case.subject)
 
     def compute(changed: Mapping[str, Array]) -> Array | None:
         values: dict[str, Array] = {}
@@ -529,12 +540,12 @@ def _exactly(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None
     return compute
 
 
-def _source_names(subject: Subject) -> Mapping[str, str]:
+def _list_source_names(subject: Subject) -> Mapping[str, str]:
     metas: tuple[TensorMeta, ...] = tuple(subject.tensors)
     return {meta.name: meta.origin or meta.name for meta in metas}
 
 
-def _by_its_form(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
     """Of an operator of one tensor and constants in any framework: the product or the arithmetic that reproduces it."""
     sources = case.subject.sources(case.name)
     given = case.given(sources[0]) if len(sources) == 1 else None
@@ -563,7 +574,7 @@ def _by_its_form(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | 
 
     for form in forms:
         plain = by(form, {})
-        if plain is not None and _size(plain - case.exact) <= 1e-3 * _size(case.exact):
+        if plain is not None and _size_of_error(plain - case.exact) <= 1e-3 * _size_of_error(case.exact):
             return functools.partial(by, form)
     return None
 

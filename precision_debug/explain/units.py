@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.number_types import NUMBER_TYPES, is_narrow, number_type, promised
+from ..numbers.number_types import NUMBER_TYPES, find_promise, is_narrow, number_type
 from ..reasons.causes import CAUSES
 from ..records import Explanation, Row, TensorStats
 
@@ -24,23 +24,23 @@ __all__ = [
     "LOOK_LEAST",
     "MOST",
     "NARROW",
-    "allowed_by",
     "allowed_error",
-    "allowed_to_many",
-    "below_the_range",
     "bits_of",
+    "bound_of",
+    "bound_of_many",
+    "describe_underflow",
+    "error_worth_failing",
+    "find_lost_digits",
+    "find_rounded_off",
     "held_type",
     "is_mended",
     "is_suspicious",
     "largest_of",
-    "lost_digits",
     "model_unit",
     "normal_of",
-    "rounded_off",
     "smallest_of",
     "steps_of",
     "unit_of",
-    "worth",
 ]  # fmt: skip
 
 
@@ -189,23 +189,23 @@ def is_suspicious(error: float, unit: float, expected: float | None) -> bool:
     return error > LOOK * unit or (bool(expected) and error > LOOK_TIMES * (expected or 0.0))
 
 
-def worth(unit: float) -> float:
+def error_worth_failing(unit: float) -> float:
     """Return the relative L2 error from which on what a culprit makes fails a run: below it, it is named and the run
     passes."""
     return max(LEAST, min(MOST, LOOK * unit))
 
 
-def allowed_by(explanation: Explanation | None, precision: str) -> float:
+def bound_of(explanation: Explanation | None, precision: str) -> float:
     """The bound of a run without a tolerance, wherever one is asked for: what its explanation measured, and before
     there is one what the precision that the run mode promises must lose.
 
     precision: see RunMode.
     """
     known = explanation.allowed if explanation is not None else None
-    return float(known) if known is not None else _usual_error(precision)
+    return float(known) if known is not None else _usual_error_of(precision)
 
 
-def allowed_to_many(explanation: Explanation | None) -> float | None:
+def bound_of_many(explanation: Explanation | None) -> float | None:
     """Return the bound of the same run where no single operator makes most of the error; None where that was not
     measured, or of a training step, each of whose gradients has a bound of its own."""
     if explanation is None or explanation.unit is None or explanation.of_step:
@@ -213,8 +213,8 @@ def allowed_to_many(explanation: Explanation | None) -> float | None:
     return allowed_error(float(explanation.unit), None if explanation.expected is None else float(explanation.expected))
 
 
-def _usual_error(precision: str) -> float:
-    arithmetic = promised(precision).computes
+def _usual_error_of(precision: str) -> float:
+    arithmetic = find_promise(precision).computes
     of_integers = {"int8": INT8, "int4": INT4}
     return allowed_error(of_integers.get(arithmetic) or unit_of(arithmetic, None), None)
 
@@ -239,7 +239,7 @@ _PART = 0.5
 independent terms add up like the terms."""
 
 
-def rounded_off(constants: Mapping[str, Array], narrow: str, error: float | None) -> Evidence:
+def find_rounded_off(constants: Mapping[str, Array], narrow: str, error: float | None) -> Evidence:
     """Return a constant most of which lies below the normal numbers of a type, and whose rounding there makes an error;
     {} where there is none. error: relative L2, of what is computed from them. Evidence as of ``weight_underflow``."""
     normal = normal_of(narrow)
@@ -255,7 +255,7 @@ def rounded_off(constants: Mapping[str, Array], narrow: str, error: float | None
     return {}
 
 
-def lost_digits(exact: Array, wrong: Array, narrow: str) -> Array:
+def find_lost_digits(exact: Array, wrong: Array, narrow: str) -> Array:
     """Return which results are below the normal numbers of a type, and off by far more than their rounding there would
     be: by much of their size, or by some of it and no more than a step of that range."""
     size, off = np.abs(exact), np.abs(wrong - exact)
@@ -263,8 +263,8 @@ def lost_digits(exact: Array, wrong: Array, narrow: str) -> Array:
     return np.asarray((exact != 0) & (size < normal_of(narrow)) & ((off > _COARSE * size) | stepped))
 
 
-def below_the_range(lost: Array, wrong: Array, narrow: str) -> Evidence:
-    """Return evidence of ``underflow``. lost: what ``lost_digits`` found, which makes the error."""
+def describe_underflow(lost: Array, wrong: Array, narrow: str) -> Evidence:
+    """Return evidence of ``underflow``. lost: what ``find_lost_digits`` found, which makes the error."""
     gone = lost & (wrong == 0)
     if gone.sum() >= _MOST * lost.sum():
         return {"lost": int(gone.sum()), "share": float(gone.mean()), "smallest": smallest_of(narrow)}

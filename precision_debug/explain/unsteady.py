@@ -12,12 +12,12 @@ from ..numbers.arrays import as_array
 from ..protocols import Workbench
 from ..reasons.causes import CAUSES
 from ..records import Culprit
-from .effects import error_at
+from .effects import measure_error_at
 from .introduced import WAITING
 from .subject import Subject
 from .workbench import HostWorkbench
 
-__all__ = ["Unsteady", "unsteady", "unsteady_culprits"]
+__all__ = ["Unsteady", "blame_unsteady", "find_unsteady"]
 
 _ORDINARY = 8.0
 """Units of rounding up to which an operator's own error makes it no culprit."""
@@ -38,7 +38,7 @@ class Unsteady:
     explains: bool
 
 
-def unsteady(
+def find_unsteady(
     subject: Subject, at: str, cumulative: float, folder: Path, only: Collection[str] | None = None,
     again: Any = None,
 ) -> Unsteady | None:  # fmt: skip
@@ -52,7 +52,7 @@ def unsteady(
     names = frozenset(subject.row_of if only is None else set(only) & set(subject.row_of))
     target_of = {base: target for target, base in subject.partner.items()}
     for is_target in (True, False):
-        if _same_again(subject, is_target, target_of.get(at, "") if is_target else at, cumulative, again):
+        if _is_same_again(subject, is_target, target_of.get(at, "") if is_target else at, cumulative, again):
             continue
         own = frozenset(target_of[name] for name in names) if is_target else names
         changes = _changes(subject, is_target, own, folder)
@@ -63,7 +63,7 @@ def unsteady(
     return None
 
 
-def unsteady_culprits(
+def blame_unsteady(
     subject: Subject, found: tuple[Culprit, ...], once: Unsteady | None, confidence: str, at: str
 ) -> tuple[Culprit, ...]:
     """Return the culprits, where the first unsteady operator takes the place of what follows from it."""
@@ -94,7 +94,7 @@ def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
     return (one.name in after and known.unproven) or (ordinary and one.amplifier in {"", random, *after})
 
 
-def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:
+def _is_same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:
     """Return whether another run of a side gives, at an output, what the comparison's run gave, or nearly so."""
     session, feeds = (subject.target, subject.feeds_of_target) if is_target else (subject.baseline, subject.feeds)
     outputs = subject.target_outputs if is_target else subject.outputs
@@ -114,15 +114,15 @@ def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, a
     before = bench.returned(outputs, at)
     if not seen or before.shape != seen[0].shape:
         return False
-    return _difference(bench, before, seen[0]) <= _AS_MUCH * cumulative
+    return _measure_run_difference(bench, before, seen[0]) <= _AS_MUCH * cumulative
 
 
-def _difference(bench: Workbench, before: Any, now: Any) -> float:
+def _measure_run_difference(bench: Workbench, before: Any, now: Any) -> float:
     """Return the relative L2, or the share of differing elements where that is not a number."""
     numbers = bench.compare(before, now)
     if numbers.identical or not (numbers.mismatched or numbers.max_abs):
         return 0.0
-    error = error_at(bench, before, now)
+    error = measure_error_at(bench, before, now)
     return error if error is not None else (numbers.mismatched or 0) / numbers.base.elements
 
 
@@ -144,7 +144,7 @@ def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: 
             before, now = first.get(name), value if replacer is not None else as_array(value, name=name)
             if before is None or name in found:
                 return
-            difference = _difference(bench, before, now)
+            difference = _measure_run_difference(bench, before, now)
             if difference:
                 found[name] = difference
 

@@ -10,7 +10,7 @@ import time
 
 from .subject import Subject
 
-__all__ = ["CAP", "Ended", "Work"]
+__all__ = ["CAP", "Work", "WorkEnded"]
 
 CAP = 1800.0
 """Seconds after which an explanation is given up, whatever is left to try."""
@@ -28,7 +28,7 @@ _LARGE = 30.0
 """Nominal seconds of a single run of both sides from which on nothing is run unasked."""
 
 
-class Ended(Exception):
+class WorkEnded(Exception):
     """The cap was reached. seconds: which it is."""
 
     def __init__(self) -> None:
@@ -64,4 +64,4 @@ class Work:
     def go_on(self) -> None:
         """Raises Ended where the cap is reached, unless everything was asked for."""
         if not self.full and self.seconds > CAP:
-            raise Ended
+            raise WorkEnded

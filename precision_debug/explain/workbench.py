@@ -19,7 +19,7 @@ __all__ = ["HostWorkbench"]
 Array = np.ndarray[Any, Any]
 
 
-def _within(array: Array, *others: Array) -> Array:
+def _cut_to_range(array: Array, *others: Array) -> Array:
     """Return an array, cut off where the numbers of others end."""
     if not array.size:
         return array
@@ -88,8 +88,8 @@ class HostWorkbench:
         array = np.asarray(value)
         if not self.is_float(array):
             return None
-        made = narrowing.shaken(array, noise, unit, start=start, step=step)
-        return made if step is None else _within(made, array)
+        made = narrowing.shake_values(array, noise, unit, start=start, step=step)
+        return made if step is None else _cut_to_range(made, array)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         """Return the value with what ``wrong`` is off from ``exact``; None where the three do not fit together.
@@ -110,7 +110,7 @@ class HostWorkbench:
             return added.astype(value.dtype)
         with np.errstate(all="ignore"):
             error = wrong.astype(value.dtype) - exact.astype(value.dtype)
-            added = _within(value + np.where(np.isfinite(exact), error, 0), value, wrong)
+            added = _cut_to_range(value + np.where(np.isfinite(exact), error, 0), value, wrong)
         lost = ~np.isfinite(wrong) & np.isfinite(exact)
         lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
         lost |= value == exact  # of a mask at the end of float32, what is added and taken away again leaves 0

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..reasons import Reason, did_you_mean, say
+from ..reasons import Reason, say, suggest_nearest
 from ..records import InputMeta
-from .dtypes import Array, as_dtype, dtype_name, exact_cast, is_float, is_integer
+from .dtypes import Array, as_dtype, cast_exactly, dtype_name, is_float, is_integer
 
 __all__ = ["check_names", "check_one", "check_shape", "engine_arrays"]
 
@@ -27,15 +27,15 @@ def check_one(
     absent = [meta.name for meta in inputs if meta.name not in feeds and not meta.optional]
     if absent:
         raise InputError(
-            say("no_value_for", names=_listed(absent)),
+            say("no_value_for", names=_list_names(absent)),
             where=where,
-            hint=say("it_has", names=_listed(list(feeds)) or "none"),
+            hint=say("it_has", names=_list_names(list(feeds)) or "none"),
         )
     checked: dict[str, Any] = {}
     notes: list[Reason] = []
     for meta in inputs:
         if meta.name in feeds:
-            checked[meta.name] = _checked(feeds[meta.name], meta, notes, where)
+            checked[meta.name] = _check_input(feeds[meta.name], meta, notes, where)
         elif not meta.guessed:
             notes.append(say("input_left_out", name=meta.name))
     return checked, notes
@@ -65,7 +65,7 @@ def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where:
     names = [meta.name for meta in inputs]
     for name in feeds:
         if name not in names:
-            hint = did_you_mean(str(name), names) or say("its_inputs", names=_listed(names) or "none")
+            hint = suggest_nearest(str(name), names) or say("its_inputs", names=_list_names(names) or "none")
             raise InputError(say("no_such_input", name=str(name)), where=where, hint=hint)
 
 
@@ -86,7 +86,7 @@ def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
         )
 
 
-def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> Any:
+def _check_input(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> Any:
     wanted = as_dtype(meta.dtype)
     if wanted is None:
         notes.append(say("input_unchecked", name=meta.name, dtype=meta.dtype or "unknown"))
@@ -97,7 +97,7 @@ def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> An
     except Exception as error:
         raise InputError(f"the value of '{meta.name}' cannot become an array: {error}", where=where) from error
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    array = _text(array, meta, where) if array.dtype.kind in "OSTU" else array
+    array = _to_fixed_width_text(array, meta, where) if array.dtype.kind in "OSTU" else array
     if meta.codes and array.dtype.name == meta.codes:
         array = ((array.astype(np.int64) - meta.zero_point) * np.float32(meta.scale)).astype(wanted)
         notes.append(say("input_codes", name=meta.name, dtype=meta.codes, scale=meta.scale, zero=meta.zero_point))
@@ -117,7 +117,7 @@ def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> An
     return array
 
 
-def _text(array: Array, meta: InputMeta, where: str) -> Array:
+def _to_fixed_width_text(array: Array, meta: InputMeta, where: str) -> Array:
     """Return the text of any kind as fixed-width unicode, which .npz holds without pickle."""
     try:
         items = [item.decode("utf-8") if isinstance(item, bytes) else item for item in array.ravel().tolist()]
@@ -140,7 +140,7 @@ def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[Reas
         notes.append(say("input_raw", name=meta.name, bytes=have.itemsize, dtype=meta.dtype))
         return array.view(wanted)
     bits = have.kind == "u" and have.itemsize == wanted.itemsize and is_float(wanted) and wanted.itemsize < 4
-    converted = None if bits else exact_cast(array, wanted)
+    converted = None if bits else cast_exactly(array, wanted)
     if converted is None:
         why = say("values_or_bits") if bits else say("values_would_change")
         raise InputError(
@@ -160,6 +160,6 @@ def _note_non_finite(array: Array, meta: InputMeta, notes: list[Reason]) -> None
         notes.append(say("input_non_finite", name=meta.name, nan=nan, inf=inf, count=array.size))
 
 
-def _listed(names: Sequence[str], most: int = 8) -> str:
+def _list_names(names: Sequence[str], most: int = 8) -> str:
     shown = ", ".join(repr(name) for name in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -17,7 +17,7 @@ from ..reasons import Reason, say
 from ..records import InputMeta
 from .dtypes import Array, as_dtype, is_float, is_integer
 
-__all__ = ["Default", "Sized", "as_option", "conventional", "default_feeds", "sized"]
+__all__ = ["Default", "Sized", "as_option", "choose_default_feeds", "choose_sizes", "make_conventional_values"]
 
 BATCH, CHANNELS, SIDE, TOKENS, SAMPLES, PAST, DEPTH, OTHER = 2, 3, 224, 32, 512, 8, 16, 16
 RATE = 16000
@@ -49,7 +49,7 @@ class Sized:
     chosen: tuple[Reason, ...] = ()
 
 
-def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Sized]:
+def choose_sizes(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Sized]:
     """Return every input's shape: as given, fixed by the model, or chosen by us.
 
     Dimensions of one name are of one size. Raises InputError for an input whose rank the model does not say.
@@ -57,7 +57,7 @@ def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) ->
     symbols: dict[str, int] = {}
     for meta in inputs:
         for dim, size in zip(meta.shape or (), shapes.get(meta.name, ()), strict=False):
-            if _named(dim):
+            if _has_own_name(dim):
                 symbols.setdefault(str(dim), size)
     hears = any(_RATE.search(meta.name) for meta in inputs)
     found: dict[str, Sized] = {}
@@ -78,7 +78,7 @@ def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) ->
                 "the model does not say its shape", where=f"input '{meta.name}'",
                 hint=f"give --input_shapes {meta.name}:[...]",
             )  # fmt: skip
-        found[meta.name] = _sized(meta, meta.shape, symbols, hears)
+        found[meta.name] = _choose_size(meta, meta.shape, symbols, hears)
     return found
 
 
@@ -91,20 +91,20 @@ def as_option(name: str, shape: Sequence[int]) -> str:
     return f"--input_shapes {name}:[{','.join(map(str, shape))}]"
 
 
-def _sized(meta: InputMeta, dims: tuple[int | str, ...], symbols: dict[str, int], hears: bool) -> Sized:
-    roles = _roles(meta, dims, hears)
+def _choose_size(meta: InputMeta, dims: tuple[int | str, ...], symbols: dict[str, int], hears: bool) -> Sized:
+    roles = _find_roles(meta, dims, hears)
     shape, chosen = [], []
     for place, (dim, role) in enumerate(zip(dims, roles, strict=True)):
         if isinstance(dim, int) and dim >= 0:
             shape.append(dim)
             continue
-        name = str(dim) if _named(dim) else ""
+        name = str(dim) if _has_own_name(dim) else ""
         size = symbols.get(name)
         if size is None:
-            size = _size(role, name, dims, roles, symbols)
+            size = _size_of_role(role, name, dims, roles, symbols)
             if name:
                 symbols[name] = size
-            chosen.append(_told(role, name, place, size))
+            chosen.append(_describe_chosen_size(role, name, place, size))
         shape.append(size)
     return Sized(shape=tuple(shape), chosen=tuple(chosen))
 
@@ -123,25 +123,25 @@ _TOLD: Mapping[str, Callable[[int], Reason]] = {
 }
 
 
-def _told(role: str, name: str, place: int, size: int) -> Reason:
+def _describe_chosen_size(role: str, name: str, place: int, size: int) -> Reason:
     """Return a size that we chose, by what the dimension is, else by its name or its place."""
     if role in _TOLD:
         return _TOLD[role](size)
     return say("dimension_named", name=name, size=size) if name else say("dimension", place=place, size=size)
 
 
-def _named(dim: int | str) -> bool:
+def _has_own_name(dim: int | str) -> bool:
     """Return whether a dimension has a name of its own; backends call one that has none "?" or by its place, "dim2"."""
     return isinstance(dim, str) and re.fullmatch(r"\?*|dim\d+", dim) is None
 
 
-def _roles(meta: InputMeta, dims: tuple[int | str, ...], hears: bool) -> list[str]:
+def _find_roles(meta: InputMeta, dims: tuple[int | str, ...], hears: bool) -> list[str]:
     """Return what each dimension is: by its own name, else by its place in an input of this kind."""
     rank = len(dims)
     dtype = as_dtype(meta.dtype)
     whole = dtype is not None and is_integer(dtype) and dtype.itemsize > 1
     state = bool(_STATE.search(meta.name))
-    image = _image(meta, dims) if not state and not whole else ""
+    image = _find_channel_place(meta, dims) if not state and not whole else ""
     kinds = ["other"] * rank
     if image:
         middle = ["depth", "height", "width"][5 - rank :]
@@ -160,11 +160,11 @@ def _roles(meta: InputMeta, dims: tuple[int | str, ...], hears: bool) -> list[st
 
 
 def _says(dim: int | str) -> str:
-    name = str(dim).lower() if _named(dim) else ""
+    name = str(dim).lower() if _has_own_name(dim) else ""
     return next((role for role, pattern in _ROLES if name and re.search(pattern, name)), "")
 
 
-def _image(meta: InputMeta, dims: tuple[int | str, ...]) -> str:
+def _find_channel_place(meta: InputMeta, dims: tuple[int | str, ...]) -> str:
     """Return where an image has its channels, "first" or "last"; "" where it is no image."""
     rank = len(dims)
     if rank not in (4, 5):
@@ -181,7 +181,9 @@ def _image(meta: InputMeta, dims: tuple[int | str, ...]) -> str:
     return "first" if rank == 4 else ""
 
 
-def _size(role: str, name: str, dims: tuple[int | str, ...], roles: Sequence[str], symbols: Mapping[str, int]) -> int:
+def _size_of_role(
+    role: str, name: str, dims: tuple[int | str, ...], roles: Sequence[str], symbols: Mapping[str, int]
+) -> int:
     if role in ("height", "width"):
         sides = [size for size, what in zip(dims, roles, strict=True) if {what, role} == {"height", "width"}]
         other = next((size for size in sides if isinstance(size, int) and size > 0), None)
@@ -199,7 +201,7 @@ def _size(role: str, name: str, dims: tuple[int | str, ...], roles: Sequence[str
     }.get(role, OTHER)  # fmt: skip
 
 
-def conventional(
+def make_conventional_values(
     meta: InputMeta, shape: tuple[int, ...], rng: np.random.Generator, *, ranged: bool = False
 ) -> tuple[Array, Reason] | None:
     """Return values that are a convention, and what they are in words; None: any values of the range will do.
@@ -226,11 +228,11 @@ def conventional(
     if _POSITIONS.search(meta.name) and shape:
         row = np.arange(shape[-1]) % (meta.limit or shape[-1])
         return np.broadcast_to(row, shape).astype(dtype), say("positions")
-    low, top = _top(meta, dtype) if meta.limit or not ranged else (0, 0)
+    low, top = _index_range(meta, dtype) if meta.limit or not ranged else (0, 0)
     return (rng.integers(low, top, shape).astype(dtype), say("whole_numbers", low=low, high=top - 1)) if top else None
 
 
-def _top(meta: InputMeta, dtype: np.dtype[Any]) -> tuple[int, int]:
+def _index_range(meta: InputMeta, dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the lowest index and the number of them; (0, 0) where nothing tells it."""
     if meta.limit:
         return 0, min(meta.limit, _WHOLE_FLOATS if is_float(dtype) else int(np.iinfo(dtype).max))
@@ -247,24 +249,26 @@ class Default:
     words: Reason
 
 
-def default_feeds(inputs: Sequence[InputMeta], *, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Default]:
+def choose_default_feeds(inputs: Sequence[InputMeta], *, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Default]:
     """Return the defaults of every input, by name, without making the values of any but the conventional ones."""
-    sizes = sized([meta for meta in inputs if meta.shape is not None or meta.name in shapes], shapes)
-    return {meta.name: _default(meta, sizes.get(meta.name)) for meta in inputs}
+    sizes = choose_sizes([meta for meta in inputs if meta.shape is not None or meta.name in shapes], shapes)
+    return {meta.name: _choose_default(meta, sizes.get(meta.name)) for meta in inputs}
 
 
 def _must_be_given(meta: InputMeta) -> str:
     return f"--input_shapes {meta.name}:[...]" if as_dtype(meta.dtype) is not None else "--inputs SCRIPT.py:FUNCTION"
 
 
-def _default(meta: InputMeta, size: Sized | None) -> Default:
+def _choose_default(meta: InputMeta, size: Sized | None) -> Default:
     if size is None and meta.optional:
         return Default(shape=None, words=say("default_left_out"))
     if size is None:
         return Default(shape=None, words=say("default_none", give=_must_be_given(meta)))
     if meta.optional:
         return Default(shape=size.shape, words=say("default_left_out"))
-    known = conventional(meta, size.shape, np.random.default_rng(0)) if np.prod(size.shape) < 2**24 else None
+    known = (
+        make_conventional_values(meta, size.shape, np.random.default_rng(0)) if np.prod(size.shape) < 2**24 else None
+    )
     shape, values = str(list(size.shape)), known[1] if known else say("random_values")
     if not size.chosen:
         return Default(shape=size.shape, words=say("default_fed", shape=shape, values=values))

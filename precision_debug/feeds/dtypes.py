@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "as_dtype", "dtype_name", "exact_cast", "from_plain", "is_float", "is_integer", "to_plain"]
+__all__ = ["Array", "as_dtype", "cast_exactly", "dtype_name", "from_plain", "is_float", "is_integer", "to_plain"]
 
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -75,7 +75,7 @@ def _is_extended(dtype: np.dtype[Any]) -> bool:
 
 # Conversions between element types that keep every value.
 
-def exact_cast(array: Array, wanted: np.dtype[Any]) -> Array | None:
+def cast_exactly(array: Array, wanted: np.dtype[Any]) -> Array | None:
     """Return the array in the wanted type, or None where a value would change or one of them is text."""
     have = array.dtype
     if "U" in (have.kind, wanted.kind) or not (have.kind in "biufc" or have.isbuiltin == 2):
@@ -86,13 +86,13 @@ def exact_cast(array: Array, wanted: np.dtype[Any]) -> Array | None:
         return array.astype(wanted)
     with np.errstate(all="ignore"):
         if "c" in (have.kind, wanted.kind):
-            return _complex(array, wanted)
+            return _cast_to_complex(array, wanted)
         if is_float(array.dtype):
-            return _float_to_float(array, wanted) if is_float(wanted) else _float_to_whole(array, wanted)
-        return _whole_to_float(array, wanted) if is_float(wanted) else _whole_to_whole(array, wanted)
+            return _cast_float_to_float(array, wanted) if is_float(wanted) else _cast_float_to_integer(array, wanted)
+        return _cast_integer_to_float(array, wanted) if is_float(wanted) else _cast_integer_to_integer(array, wanted)
 
 
-def _complex(array: Array, wanted: np.dtype[Any]) -> Array | None:
+def _cast_to_complex(array: Array, wanted: np.dtype[Any]) -> Array | None:
     if wanted.kind != "c":
         return None
     converted = array.astype(wanted)
@@ -100,21 +100,21 @@ def _complex(array: Array, wanted: np.dtype[Any]) -> Array | None:
     return converted if same else None
 
 
-def _float_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
+def _cast_float_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
     converted = array.astype(wanted)
     wide: Any = np.longdouble if max(array.dtype.itemsize, wanted.itemsize) > 8 else np.float64
     return converted if np.array_equal(array.astype(wide), converted.astype(wide), equal_nan=True) else None
 
 
-def _float_to_whole(array: Array, wanted: np.dtype[Any]) -> Array | None:
+def _cast_float_to_integer(array: Array, wanted: np.dtype[Any]) -> Array | None:
     wide = array.astype(np.float64) if array.dtype.itemsize <= 8 else array
     if not np.isfinite(wide).all() or not np.array_equal(wide, np.trunc(wide)):
         return None
-    bottom, top = _limits(wanted)
+    bottom, top = _limits_of(wanted)
     return wide.astype(wanted) if bottom <= int(wide.min()) and int(wide.max()) <= top else None
 
 
-def _whole_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
+def _cast_integer_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
     converted = array.astype(wanted)
     back = converted.astype(np.float64)
     if not np.isfinite(back).all():
@@ -126,13 +126,13 @@ def _whole_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
     return converted if all(int(one) == int(other) for one, other in pairs) else None
 
 
-def _whole_to_whole(array: Array, wanted: np.dtype[Any]) -> Array | None:
-    bottom, top = _limits(wanted)
+def _cast_integer_to_integer(array: Array, wanted: np.dtype[Any]) -> Array | None:
+    bottom, top = _limits_of(wanted)
     low, high = int(array.min()), int(array.max())
     return array.astype(wanted) if bottom <= low and high <= top else None
 
 
-def _limits(wanted: np.dtype[Any]) -> tuple[int, int]:
+def _limits_of(wanted: np.dtype[Any]) -> tuple[int, int]:
     if wanted.kind == "b":
         return 0, 1
     import ml_dtypes

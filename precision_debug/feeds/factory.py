@@ -17,9 +17,9 @@ from ..errors import ModelError, PrecisionDebugError
 from ..reasons import Reason, say
 from ..records import InputMeta
 from ..safety.import_path import Neighbours
-from .script import line_of
+from .script import find_script_line
 
-__all__ = ["inputs_of", "made_by"]
+__all__ = ["call_factory", "list_inputs"]
 
 
 # The inputs of a Python function, by what its signature tells: names, and what they are called.
@@ -33,7 +33,7 @@ _TENSOR = re.compile(r"tensor|array", re.IGNORECASE)
 _NO_SHAPES: Mapping[str, tuple[int | str, ...]] = MappingProxyType({})
 
 
-def inputs_of(
+def list_inputs(
     signature: inspect.Signature,
     *,
     table: int | None = None,
@@ -73,7 +73,7 @@ def _may_be_a_tensor(parameter: inspect.Parameter) -> bool:
     return parameter.annotation is parameter.empty or _TENSOR.search(str(parameter.annotation)) is not None
 
 
-def made_by(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, returns: Reason) -> Any:
+def call_factory(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, returns: Reason) -> Any:
     """Call a factory function of a Python file, and return what it returns.
 
     seeded: sets the framework's random state, before the file is imported (what it draws then is part of the model too)
@@ -86,7 +86,7 @@ def made_by(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, ret
     if not name:
         raise ModelError(say("no_factory"), where=text, hint=say("write_factory", source=text, returns=returns))
     with seeded():
-        module = _module(path)
+        module = _load_module(path)
     factory = getattr(module, name, None)
     if not callable(factory):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -98,10 +98,12 @@ def made_by(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, ret
     except PrecisionDebugError:
         raise
     except Exception as error:
-        raise ModelError(say("factory_failed", error=_named(error)), where=line_of(path, error)) from error
+        raise ModelError(
+            say("factory_failed", error=_name_error(error)), where=find_script_line(path, error)
+        ) from error
 
 
-def _module(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     """Return the module, its folder's other modules importable while it runs.
 
     It is registered in ``sys.modules``, since pickled classes and dataclasses look themselves up there, under a name
@@ -121,9 +123,11 @@ def _module(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)
-        raise ModelError(say("not_importable", error=_named(error)), where=line_of(path, error)) from error
+        raise ModelError(
+            say("not_importable", error=_name_error(error)), where=find_script_line(path, error)
+        ) from error
     return module
 
 
-def _named(error: Exception) -> str:
+def _name_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -13,9 +13,9 @@ from ..errors import InputError
 from ..reasons import Reason, say
 from ..records import InputMeta
 from .check import check_names, check_one, check_shape
-from .defaults import sized
+from .defaults import choose_sizes
 from .load import load_sets
-from .random import random_feeds
+from .random import draw_feeds
 from .sets import SampleSets
 
 __all__ = ["CALIBRATE", "FeedSet", "check_feeds", "make_feeds"]
@@ -56,7 +56,7 @@ class FeedSet:
         if self.calibrates is None:
             return self.feeds[:CALIBRATE]
         if self.halved:
-            return tuple(_first_half(self.feeds[number]) for number in self.calibrates)
+            return tuple(_repeat_first_half(self.feeds[number]) for number in self.calibrates)
         if self.calibrates == tuple(range(len(self.calibrates))):
             return self.feeds[: len(self.calibrates)]
         return tuple(self.feeds[number] for number in self.calibrates)
@@ -74,7 +74,7 @@ class FeedSet:
         return self if self.target is None else replace(self, feeds=self.target, target=None)
 
 
-def _first_half(feeds: Mapping[str, Any]) -> dict[str, Any]:
+def _repeat_first_half(feeds: Mapping[str, Any]) -> dict[str, Any]:
     """Return a batch of the same size, in which the second half is the first once more."""
     count = min(np.shape(value)[0] for value in feeds.values())
     places = np.arange(count) % (count // 2)
@@ -108,8 +108,8 @@ def make_feeds(
         if samples_axis is not None:
             needs = say("needs_option", option="--inputs FILE")
             raise InputError(needs, where="--samples_axis", hint=say("add_or_leave_out"))
-        feeds, notes = random_feeds(inputs, shapes, val_range, seed)
-        ours = {name: one.shape for name, one in sized(inputs, shapes).items() if one.chosen and name in feeds}
+        feeds, notes = draw_feeds(inputs, shapes, val_range, seed)
+        ours = {name: one.shape for name, one in choose_sizes(inputs, shapes).items() if one.chosen and name in feeds}
         source = say("seeded_random", seed=seed)
         return FeedSet(feeds=(feeds,), source=source, notes=tuple(notes), chosen=ours)
     metas = [_with_shape(meta, shapes) for meta in inputs]
@@ -117,7 +117,7 @@ def make_feeds(
     if not sets:
         raise InputError("it has no sample set", where=source, hint="give at least one dict of arrays")
     idle = [say("range_idle")] if val_range else []
-    return _checked(metas, sets, source, idle)
+    return _check_sets(metas, sets, source, idle)
 
 
 def check_feeds(inputs: Sequence[InputMeta], feed_set: FeedSet) -> FeedSet:
@@ -126,7 +126,7 @@ def check_feeds(inputs: Sequence[InputMeta], feed_set: FeedSet) -> FeedSet:
     Elsewhere: by a recording, a caller, another model. Raises InputError.
     """
     given_sets = feed_set.feeds if isinstance(feed_set.feeds, SampleSets) else _as_sets(list(feed_set.feeds))
-    checked = _checked(inputs, given_sets, feed_set.source, feed_set.notes)
+    checked = _check_sets(inputs, given_sets, feed_set.source, feed_set.notes)
     return replace(checked, chosen=feed_set.chosen)
 
 
@@ -134,7 +134,7 @@ def _as_sets(sets: list[dict[str, Any]]) -> SampleSets:
     return SampleSets(len(sets), lambda number: sets[number], cheap=True)
 
 
-def _checked(inputs: Sequence[InputMeta], sets: SampleSets, source: str, notes: Sequence[Reason]) -> FeedSet:
+def _check_sets(inputs: Sequence[InputMeta], sets: SampleSets, source: str, notes: Sequence[Reason]) -> FeedSet:
     """Return what costs little is checked as a whole now; of the rest the first set, and each other one when it is
     read."""
     known = dict.fromkeys(notes)

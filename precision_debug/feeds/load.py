@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..reasons import did_you_mean, say
+from ..reasons import say, suggest_nearest
 from ..records import InputMeta
-from ..safety.nearest import files_beside
+from ..safety.nearest import list_files_beside
 from ..safety.untrusted import refuse_special
 from .check import check_names
 from .dtypes import Array
-from .npz import count_sets, load_npz, refuse_more, unreadable
+from .npz import count_sets, explain_unreadable, load_npz, refuse_more
 from .onnx_data import is_data_set, load_data_set
 from .polygraphy_json import read_feeds
 from .script import load_script, split_script
-from .sets import SampleSets, cut, is_dataset, load_dataset, mapped_npz
+from .sets import SampleSets, cut, is_dataset, load_dataset, map_npz
 
 __all__ = ["load_sets"]
 
@@ -41,33 +41,33 @@ def load_sets(source: str, inputs: Sequence[InputMeta], samples_axis: int | None
     path = Path(source)
     refuse_special(path, InputError)
     if path.is_dir():
-        return load_dataset(path, inputs) if is_dataset(path) else _folder(path, inputs)
+        return load_dataset(path, inputs) if is_dataset(path) else _load_folder(path, inputs)
     if not path.is_file():
-        near = did_you_mean(source, files_beside(source), 1)
+        near = suggest_nearest(source, list_files_beside(source), 1)
         raise InputError(say("no_such_inputs"), where=source, hint=near or _KINDS)
-    return _file(path, inputs) if samples_axis is None else _along(path, inputs, samples_axis)
+    return _load_file(path, inputs) if samples_axis is None else _load_along_axis(path, inputs, samples_axis)
 
 
-def _file(path: Path, inputs: Sequence[InputMeta]) -> SampleSets:
+def _load_file(path: Path, inputs: Sequence[InputMeta]) -> SampleSets:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _sets([_unnamed(one, inputs) for one in load_npz(path, wanted=inputs)])
+        return _make_sample_sets([_name_unnamed(one, inputs) for one in load_npz(path, wanted=inputs)])
     if suffix == ".npy":
-        return _sets([{_only_input(path, inputs): _npy(path)}])
+        return _make_sample_sets([{_only_input(path, inputs): _load_npy(path)}])
     if suffix == ".json":
-        return _sets(read_feeds(path))
+        return _make_sample_sets(read_feeds(path))
     raise InputError(say("no_feeds", ending=path.suffix), where=str(path), hint=_KINDS)
 
 
-def _sets(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
+def _make_sample_sets(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
     return SampleSets(len(sets), lambda number: dict(sets[number]), cheap=True)
 
 
-def _along(path: Path, inputs: Sequence[InputMeta], axis: int) -> SampleSets:
+def _load_along_axis(path: Path, inputs: Sequence[InputMeta], axis: int) -> SampleSets:
     """Return the samples of one file whose arrays hold many of them."""
     try:
         if path.suffix.lower() == ".npz":
-            arrays = _unnamed(mapped_npz(path), inputs)
+            arrays = _name_unnamed(map_npz(path), inputs)
         elif path.suffix.lower() == ".npy":
             arrays = {_only_input(path, inputs): np.load(path, mmap_mode="r", allow_pickle=False)}
         else:
@@ -77,13 +77,13 @@ def _along(path: Path, inputs: Sequence[InputMeta], axis: int) -> SampleSets:
     except InputError:
         raise
     except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
-        raise InputError(unreadable(error), where=str(path)) from error
+        raise InputError(explain_unreadable(error), where=str(path)) from error
     check_names(dict.fromkeys(arrays), inputs, where=str(path))
     return cut(arrays, axis, inputs, str(path))
 
 
-def _folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
-    entries = sorted(folder.iterdir(), key=_natural)
+def _load_folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
+    entries = sorted(folder.iterdir(), key=_natural_sort_key)
     for entry in entries:
         if entry.suffix.lower() in (".npz", ".npy"):
             refuse_special(entry, InputError)
@@ -99,40 +99,40 @@ def _folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
             f"the folder has {' and '.join(kinds)}", where=str(folder), hint="keep one kind, or name the file"
         )
     if npz:
-        return _files(npz, inputs)
+        return _load_files(npz, inputs)
     if json:  # Polygraphy's, one an iteration
-        return _sets([one for entry in json for one in read_feeds(entry)])
+        return _make_sample_sets([one for entry in json for one in read_feeds(entry)])
     if npy:
-        if _one_each(npy, inputs):
+        if _is_sample_each(npy, inputs):
             name = _only_input(npy[0], inputs)
-            return _read([functools.partial(_npy_of, file, name) for file in npy], npy)
-        return _sets([_by_stem(folder, npy, inputs)])
+            return _read([functools.partial(_load_npy_feed, file, name) for file in npy], npy)
+        return _make_sample_sets([_load_by_stem(folder, npy, inputs)])
     if not kinds:
         raise InputError(say("no_data_files"), where=str(folder), hint=_KINDS)
-    return _sets([load_data_set(entry, inputs) for entry in here + data_sets])
+    return _make_sample_sets([load_data_set(entry, inputs) for entry in here + data_sets])
 
 
-def _npy_of(file: Path, name: str) -> dict[str, Any]:
-    return {name: _npy(file)}
+def _load_npy_feed(file: Path, name: str) -> dict[str, Any]:
+    return {name: _load_npy(file)}
 
 
-def _one_each(files: Sequence[Path], inputs: Sequence[InputMeta]) -> bool:
+def _is_sample_each(files: Sequence[Path], inputs: Sequence[InputMeta]) -> bool:
     """Return whether each .npy file is a sample of the only input: several, and none bears an input's name."""
     names = {re.sub(r"[^\w.\-]", "_", meta.name) for meta in inputs} | {meta.name for meta in inputs}
     needed = [meta for meta in inputs if not meta.optional] or list(inputs)
     return len(files) > 1 and len(needed) == 1 and not any(file.stem in names for file in files)
 
 
-def _files(files: Sequence[Path], inputs: Sequence[InputMeta]) -> SampleSets:
+def _load_files(files: Sequence[Path], inputs: Sequence[InputMeta]) -> SampleSets:
     loads: list[Callable[[], Mapping[str, Any]]] = []
     for file in files:
         for number in range(count_sets(file)):
-            loads.append(functools.partial(_one_of, file, number, inputs))
+            loads.append(functools.partial(_load_one, file, number, inputs))
     return _read(loads, files)
 
 
-def _one_of(file: Path, number: int, inputs: Sequence[InputMeta]) -> dict[str, Any]:
-    return _unnamed(load_npz(file, inputs, number)[0], inputs)
+def _load_one(file: Path, number: int, inputs: Sequence[InputMeta]) -> dict[str, Any]:
+    return _name_unnamed(load_npz(file, inputs, number)[0], inputs)
 
 
 def _read(loads: Sequence[Callable[[], Mapping[str, Any]]], files: Sequence[Path]) -> SampleSets:
@@ -141,7 +141,7 @@ def _read(loads: Sequence[Callable[[], Mapping[str, Any]]], files: Sequence[Path
     return SampleSets(len(loads), lambda number: dict(loads[number]()), cheap=size <= _LITTLE)
 
 
-def _by_stem(folder: Path, files: Sequence[Path], inputs: Sequence[InputMeta]) -> dict[str, Array]:
+def _load_by_stem(folder: Path, files: Sequence[Path], inputs: Sequence[InputMeta]) -> dict[str, Array]:
     """One input a file. A name that no file can have ("a/b:0") is found under "a_b_0" too."""
     names = {meta.name for meta in inputs}
     plain: dict[str, list[str]] = {}
@@ -153,7 +153,7 @@ def _by_stem(folder: Path, files: Sequence[Path], inputs: Sequence[InputMeta]) -
         name = file.stem if file.stem in names or len(near) != 1 else near[0]
         if name in feeds:
             raise InputError(f"two files hold the input '{name}'", where=str(folder), hint="keep one")
-        feeds[name] = _npy(file)
+        feeds[name] = _load_npy(file)
     return feeds
 
 
@@ -168,7 +168,7 @@ def _only_input(path: Path, inputs: Sequence[InputMeta]) -> str:
     return needed[0]
 
 
-def _unnamed(feeds: dict[str, Any], inputs: Sequence[InputMeta]) -> dict[str, Any]:
+def _name_unnamed(feeds: dict[str, Any], inputs: Sequence[InputMeta]) -> dict[str, Any]:
     """numpy.savez(file, array) keeps no name; with one input it needs none."""
     names = [meta.name for meta in inputs]
     if list(feeds) == ["arr_0"] and len(names) == 1 and names[0] != "arr_0":
@@ -176,7 +176,7 @@ def _unnamed(feeds: dict[str, Any], inputs: Sequence[InputMeta]) -> dict[str, An
     return feeds
 
 
-def _npy(path: Path) -> Array:
+def _load_npy(path: Path) -> Array:
     try:
         with path.open("rb") as file:
             array = np.asarray(np.load(file, allow_pickle=False))
@@ -185,9 +185,9 @@ def _npy(path: Path) -> Array:
     except InputError:
         raise
     except Exception as error:  # numpy raises many kinds on a damaged file
-        raise InputError(unreadable(error), where=str(path), hint=say("write_save")) from error
+        raise InputError(explain_unreadable(error), where=str(path), hint=say("write_save")) from error
 
 
-def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:
+def _natural_sort_key(path: Path) -> tuple[list[tuple[int, str]], str]:
     parts = re.findall(r"\d+|\D+", path.name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts], path.name

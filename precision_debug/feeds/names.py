@@ -9,7 +9,7 @@ from ..reasons import Reason, say
 from ..records import InputMeta
 from .dtypes import as_dtype
 
-__all__ = ["match_inputs", "turned_axes"]
+__all__ = ["find_channel_transpose", "match_inputs"]
 
 
 def match_inputs(
@@ -45,7 +45,8 @@ def match_inputs(
     mine, others = left()
     for new in others:  # a converter that turns layouts mostly leaves names alone; where not, one that fits turned
         turned = [old for old in mine if (shape := ours[old].shape) is not None
-                  and turned_axes([one if isinstance(one, int) else -1 for one in shape], theirs[new])]  # fmt: skip
+                  and find_channel_transpose([one if isinstance(one, int) else -1 for one in shape],
+                  theirs[new])]  # fmt: skip
         if len(turned) == 1 and turned[0] not in found.values():
             found[new] = turned[0]
             note(new, say("only_fit"))
@@ -69,25 +70,25 @@ def _fits(one: InputMeta, other: InputMeta) -> bool:
         return True
     if one.example or other.example:
         return len(one.shape) == len(other.shape)
-    return _sizes_fit(one.shape, other.shape)
+    return _do_sizes_fit(one.shape, other.shape)
 
 
-def _sizes_fit(one: Sequence[int | str], other: Sequence[int | str]) -> bool:
+def _do_sizes_fit(one: Sequence[int | str], other: Sequence[int | str]) -> bool:
     return len(one) == len(other) and all(
         isinstance(x, str) or isinstance(y, str) or x == y or min(x, y) < 0 for x, y in zip(one, other, strict=True)
     )
 
 
-def turned_axes(shape: Sequence[int], wanted: InputMeta) -> tuple[int, ...]:
+def find_channel_transpose(shape: Sequence[int], wanted: InputMeta) -> tuple[int, ...]:
     """Return the axes by which an array becomes a converted model's input: channels first for last, or last for first.
 
     () where it fits as it is, or does not so either.
     """
-    if wanted.shape is None or len(shape) < 3 or len(shape) != len(wanted.shape) or _sizes_fit(shape, wanted.shape):
+    if wanted.shape is None or len(shape) < 3 or len(shape) != len(wanted.shape) or _do_sizes_fit(shape, wanted.shape):
         return ()
     places = tuple(range(len(shape)))
     for axes in ((0, *places[2:], 1), (0, places[-1], *places[1:-1])):
-        if _sizes_fit([shape[axis] for axis in axes], wanted.shape):
+        if _do_sizes_fit([shape[axis] for axis in axes], wanted.shape):
             return axes
     return ()
 

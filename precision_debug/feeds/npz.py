@@ -29,7 +29,7 @@ from ..safety.untrusted import refuse_special
 from .check import check_names
 from .dtypes import Array, dtype_name, from_plain, to_plain
 
-__all__ = ["count_sets", "load_npz", "refuse_more", "refuse_twice", "save_feeds", "unreadable"]
+__all__ = ["count_sets", "explain_unreadable", "load_npz", "refuse_more", "refuse_twice", "save_feeds"]
 
 _INDEX = "__feeds__"
 _VERSION = 1
@@ -56,7 +56,7 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
             with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
                 _write(archive, sets)
                 archive.comment = MARK.encode()
-            Path(draft).chmod(0o666 & ~_umask())
+            Path(draft).chmod(0o666 & ~_read_umask())
             os.replace(draft, target)
         except BaseException:
             Path(draft).unlink(missing_ok=True)
@@ -68,8 +68,8 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
 
 def count_sets(path: Path) -> int:
     """Return how many sample sets a .npz file holds, the arrays unread. Raises InputError."""
-    with _opened(path) as archive:
-        return len(_index(archive, path)) if _INDEX in archive.files else 1
+    with _open_archive(path) as archive:
+        return len(_read_index(archive, path)) if _INDEX in archive.files else 1
 
 
 def load_npz(
@@ -81,16 +81,16 @@ def load_npz(
     are refused unread. only: this one of the sample sets. Raises InputError.
     """
     refuse_special(path, InputError)
-    with _opened(path) as archive:
+    with _open_archive(path) as archive:
         if _INDEX in archive.files:
-            return _sets(archive, path, only)
+            return _read_sets(archive, path, only)
         if wanted is not None and archive.files != ["arr_0"]:
             check_names(dict.fromkeys(archive.files), wanted, where=str(path))
         return [{key: archive[key] for key in archive.files}]
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_archive(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             refuse_twice(archive.files, path)
@@ -99,7 +99,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise
     except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
         raise InputError(
-            unreadable(error), where=str(path), hint=say("write_savez")
+            explain_unreadable(error), where=str(path), hint=say("write_savez")
         ) from error
 
 
@@ -117,8 +117,8 @@ def refuse_more(file: IO[bytes], path: Path) -> None:
         raise InputError(say("more_than_an_array"), where=str(path), hint=say("write_save"))
 
 
-def _sets(archive: Mapping[str, Array], path: Path, only: int | None) -> list[dict[str, Any]]:
-    sets = _index(archive, path)
+def _read_sets(archive: Mapping[str, Array], path: Path, only: int | None) -> list[dict[str, Any]]:
+    sets = _read_index(archive, path)
     try:
         return [
             {name: _decode(value, archive) for name, value in one} for one in (sets if only is None else [sets[only]])
@@ -127,7 +127,7 @@ def _sets(archive: Mapping[str, Array], path: Path, only: int | None) -> list[di
         raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
 
 
-def _index(archive: Mapping[str, Array], path: Path) -> list[Any]:
+def _read_index(archive: Mapping[str, Array], path: Path) -> list[Any]:
     try:
         index = parse_json(str(archive[_INDEX]))
         version = index["version"]
@@ -139,7 +139,7 @@ def _index(archive: Mapping[str, Array], path: Path) -> list[Any]:
         raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
 
 
-def unreadable(error: Exception) -> Reason:
+def explain_unreadable(error: Exception) -> Reason:
     """Return why numpy could not load a file, in one clause."""
     if "allow_pickle" in str(error):
         return say("python_objects")
@@ -161,15 +161,15 @@ def _write(archive: zipfile.ZipFile, sets: Sequence[Feeds]) -> None:
             array = array.astype(np.str_)
         key = name if plain else f"__array_{count}__"
         count += 1
-        _entry(archive, key, to_plain(array))
+        _write_entry(archive, key, to_plain(array))
         return {"key": key, "dtype": dtype_name(array.dtype)}
 
     for one in sets:
         index.append([(name, put(name, value, len(sets) == 1 and _suits_zip(name))) for name, value in one.items()])
-    _entry(archive, _INDEX, np.array(json.dumps({"version": _VERSION, "sets": index})))
+    _write_entry(archive, _INDEX, np.array(json.dumps({"version": _VERSION, "sets": index})))
 
 
-def _entry(archive: zipfile.ZipFile, key: str, array: Array) -> None:
+def _write_entry(archive: zipfile.ZipFile, key: str, array: Array) -> None:
     info = zipfile.ZipInfo(f"{key}.npy", date_time=_EPOCH)
     info.external_attr = 0o644 << 16
     with archive.open(info, "w", force_zip64=True) as file:
@@ -189,7 +189,7 @@ def _decode(value: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
     return from_plain(arrays[value["key"]], value["dtype"])
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

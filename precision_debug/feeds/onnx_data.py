@@ -17,7 +17,7 @@ __all__ = ["is_data_set", "load_data_set"]
 
 def is_data_set(folder: Path) -> bool:
     """Return whether the folder holds input_N.pb files."""
-    return bool(_files(folder))
+    return bool(_number_files(folder))
 
 
 def load_data_set(folder: Path, inputs: Sequence[InputMeta]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def load_data_set(folder: Path, inputs: Sequence[InputMeta]) -> dict[str, Any]:
         raise InputError(".pb files need the onnx package", where=str(folder), hint="pip install onnx") from error
     names = [meta.name for meta in inputs]
     feeds: dict[str, Any] = {}
-    for number, file in _files(folder).items():
+    for number, file in _number_files(folder).items():
         if number >= len(inputs):
             raise InputError(f"the model has {len(inputs)} inputs, there is no number {number}", where=str(file))
         meta = inputs[number]
@@ -56,6 +56,6 @@ def load_data_set(folder: Path, inputs: Sequence[InputMeta]) -> dict[str, Any]:
     return feeds
 
 
-def _files(folder: Path) -> dict[int, Path]:
+def _number_files(folder: Path) -> dict[int, Path]:
     found = {int(m[1]): file for file in folder.iterdir() if (m := re.fullmatch(r"input_(\d+)\.pb", file.name))}
     return dict(sorted(found.items()))

@@ -26,13 +26,13 @@ from ..safety.untrusted import refuse_special
 
 __all__ = [
     "Iteration",
-    "decoded",
-    "feeds_text",
+    "decode_value",
     "holds_results",
-    "iteration_text",
-    "parsed",
+    "load_json",
     "read_feeds",
     "read_results",
+    "write_feeds_text",
+    "write_iteration_text",
 ]
 
 _CLASS = "polygraphy_class"
@@ -46,7 +46,7 @@ class Iteration:
     seconds: float | None = None
 
 
-def parsed(path: Path) -> Any:
+def load_json(path: Path) -> Any:
     """Return the plain JSON of a file. Raises InputError."""
     refuse_special(path, InputError)
     try:
@@ -57,13 +57,13 @@ def parsed(path: Path) -> Any:
 
 def holds_results(path: Path) -> bool:
     """Return whether the file is of runners' outputs, and not of feeds. Raises InputError."""
-    data = parsed(path)
+    data = load_json(path)
     return isinstance(data, dict) and data.get(_CLASS) == "RunResults"
 
 
 def read_feeds(path: Path) -> list[dict[str, Any]]:
     """Return one dict of arrays for each iteration. Raises InputError."""
-    data = parsed(path)
+    data = load_json(path)
     sets = [data] if isinstance(data, dict) and _CLASS not in data else data
     if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
         kind = data.get(_CLASS, "object") if isinstance(data, dict) else type(data).__name__
@@ -71,7 +71,7 @@ def read_feeds(path: Path) -> list[dict[str, Any]]:
             f"holds {kind}, not a list of feed dicts", where=str(path),
             hint="write it with polygraphy run --save-inputs",
         )  # fmt: skip
-    return [{name: decoded(value, "input", name, path) for name, value in one.items()} for one in sets]
+    return [{name: decode_value(value, "input", name, path) for name, value in one.items()} for one in sets]
 
 
 def read_results(path: Path) -> dict[str, list[Iteration]]:
@@ -85,7 +85,7 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
             for runner, iterations in read_results(file).items():
                 whole.setdefault(runner, []).extend(iterations)
         return whole
-    data = parsed(path)
+    data = load_json(path)
     kind = data.get(_CLASS, "object") if isinstance(data, dict) else f"a {type(data).__name__}"
     if kind != "RunResults":
         raise InputError(
@@ -96,8 +96,10 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
         found = {
             str(runner): [
                 Iteration(
-                    outputs={name: decoded(one, "output", name, path) for name, one in iteration["outputs"].items()},
-                    seconds=None if iteration.get("runtime") is None else _finite(float(iteration["runtime"])),
+                    outputs={
+                        name: decode_value(one, "output", name, path) for name, one in iteration["outputs"].items()
+                    },
+                    seconds=None if iteration.get("runtime") is None else _finite_or_zero(float(iteration["runtime"])),
                 )
                 for iteration in iterations
             ]
@@ -110,19 +112,19 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
     return found
 
 
-def _finite(seconds: float) -> float:
+def _finite_or_zero(seconds: float) -> float:
     if not math.isfinite(seconds):
         raise ValueError(f"runtime {seconds}")
     return seconds
 
 
-def decoded(value: Any, what: str, name: str, path: Path) -> Any:
+def decode_value(value: Any, what: str, name: str, path: Path) -> Any:
     """Return an array as Polygraphy writes it; any other plain value as it is. Raises InputError."""
     if not isinstance(value, dict):
         return value
     kind = value.get(_CLASS, value.get("type", ""))
     if kind in ("LazyArray", "LazyNumpyArray"):
-        return decoded(value.get("values"), what, name, path)
+        return decode_value(value.get("values"), what, name, path)
     if not isinstance(value.get("array"), str):
         raise InputError(
             f"{what} '{name}' is stored as {kind or 'an unknown object'}",
@@ -137,18 +139,18 @@ def decoded(value: Any, what: str, name: str, path: Path) -> Any:
         ) from error  # fmt: skip
 
 
-def feeds_text(sets: Sequence[Mapping[str, Any]]) -> str:
+def write_feeds_text(sets: Sequence[Mapping[str, Any]]) -> str:
     """Return feeds as text for Polygraphy's --load-inputs. Raises InputError on a value that is not an array."""
-    return json.dumps([{name: _array(value, name) for name, value in one.items()} for one in sets])
+    return json.dumps([{name: _encode_array(value, name) for name, value in one.items()} for one in sets])
 
 
-def iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | None) -> str:
+def write_iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | None) -> str:
     """Return one IterationResult as text on one line. Raises InputError on an output that is not an array."""
-    lazy = {name: {"values": _array(value, name), _CLASS: "LazyArray"} for name, value in outputs.items()}
+    lazy = {name: {"values": _encode_array(value, name), _CLASS: "LazyArray"} for name, value in outputs.items()}
     return json.dumps({"outputs": lazy, "runtime": seconds, "runner_name": runner, _CLASS: "IterationResult"})
 
 
-def _array(value: Any, name: str) -> dict[str, str]:
+def _encode_array(value: Any, name: str) -> dict[str, str]:
     """Return types that .npy does not know (bfloat16, fp8, int4) become float32, which holds each of their values."""
     if value is None or isinstance(value, (list, tuple, dict)):
         raise InputError("is not an array, and Polygraphy's JSON holds nothing else", where=name, hint="leave it out")

@@ -15,17 +15,17 @@ import numpy as np
 from ..errors import InputError
 from ..reasons import Reason, say
 from ..records import InputMeta
-from .defaults import as_option, conventional, sized
+from .defaults import as_option, choose_sizes, make_conventional_values
 from .dtypes import Array, as_dtype, is_float, is_integer
 
-__all__ = ["random_feeds"]
+__all__ = ["draw_feeds"]
 
 DEFAULT_RANGE = (0.0, 1.0)
 _MOST_DIMENSIONS = 32 if np.lib.NumpyVersion(np.__version__) < "2.0.0" else 64
 _WORDS = ("a", "bc", "def", "ghij", "klmno")
 
 
-def random_feeds(
+def draw_feeds(
     inputs: Sequence[InputMeta],
     shapes: Mapping[str, tuple[int, ...]],
     val_range: Mapping[str, tuple[float, float]],
@@ -42,7 +42,7 @@ def random_feeds(
     feeds: dict[str, Array] = {}
     notes: list[Reason] = []
     wanted = [meta for meta in inputs if not meta.optional or meta.name in shapes or meta.name in val_range]
-    sizes = sized(wanted, shapes)
+    sizes = choose_sizes(wanted, shapes)
     for meta in inputs:
         if meta not in wanted:
             if meta.guessed:
@@ -54,7 +54,7 @@ def random_feeds(
             option = as_option(meta.name, shape)
             notes.append(say("input_sized", name=meta.name, chosen=sizes[meta.name].chosen, option=option))
         try:
-            feeds[meta.name] = _values(meta, shape, val_range, _stream(seed, meta.name), notes)
+            feeds[meta.name] = _draw_values(meta, shape, val_range, _seeded_generator(seed, meta.name), notes)
         except (MemoryError, ValueError) as error:
             many = len(shape) > _MOST_DIMENSIONS
             raise InputError(
@@ -66,13 +66,13 @@ def random_feeds(
     return feeds, notes
 
 
-def _stream(seed: int, name: str) -> np.random.Generator:
+def _seeded_generator(seed: int, name: str) -> np.random.Generator:
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
     words = np.frombuffer(digest, dtype="<u4").tolist()
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))
 
 
-def _values(
+def _draw_values(
     meta: InputMeta,
     shape: tuple[int, ...],
     val_range: Mapping[str, tuple[float, float]],
@@ -81,7 +81,7 @@ def _values(
 ) -> Array:
     dtype = as_dtype(meta.dtype)
     own = meta.name in val_range
-    known = None if own else conventional(meta, shape, rng, ranged="" in val_range)
+    known = None if own else make_conventional_values(meta, shape, rng, ranged="" in val_range)
     if known is not None:
         notes.append(say("input_convention", name=meta.name, dtype=meta.dtype, what=known[1]))
         return known[0]
@@ -92,14 +92,14 @@ def _values(
     if dtype is not None and dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape, dtype=np.uint8)).astype(np.bool_)
     if dtype is not None and is_integer(dtype):
-        first, last = _whole(meta, dtype, low, high, own)
+        first, last = _integer_range(meta, dtype, low, high, own)
         if not own:
             notes.append(say("input_whole", name=meta.name, dtype=meta.dtype, low=first, high=last))
         wide: Any = np.uint64 if first >= 0 else np.int64
         return np.asarray(rng.integers(first, last, shape, dtype=wide, endpoint=True)).astype(dtype)
     if dtype is not None and (is_float(dtype) or dtype.kind == "c"):
         _check_range(meta, dtype, low, high)
-        parts = [_uniform(rng, shape, low, high, wide=dtype.itemsize > 4) for _ in range(1 + (dtype.kind == "c"))]
+        parts = [_draw_uniform(rng, shape, low, high, wide=dtype.itemsize > 4) for _ in range(1 + (dtype.kind == "c"))]
         whole = parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1]
         return np.asarray(whole).astype(dtype, copy=False)
     raise InputError(
@@ -109,7 +109,7 @@ def _values(
     )
 
 
-def _uniform(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float, *, wide: bool) -> Array:
+def _draw_uniform(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float, *, wide: bool) -> Array:
     kind: Any = np.float64 if wide or high - low > float(np.finfo(np.float32).max) else np.float32
     values = np.asarray(rng.random(shape, dtype=kind))
     if (low, high) != (0.0, 1.0):
@@ -131,7 +131,7 @@ def _check_range(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float)
         )
 
 
-def _whole(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float, own: bool) -> tuple[int, int]:
+def _integer_range(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float, own: bool) -> tuple[int, int]:
     """Return the whole numbers in the range; a range meant for all inputs is cut to the type, one meant for this must
     fit."""
     import ml_dtypes

@@ -16,7 +16,7 @@ from ..safety.import_path import Neighbours
 from ..safety.untrusted import refuse_special
 from .sets import SampleSets
 
-__all__ = ["line_of", "load_function", "load_script", "split_script"]
+__all__ = ["find_script_line", "load_function", "load_script", "split_script"]
 
 DEFAULT_FUNCTION = "load_data"
 _MOST = 1 << 20
@@ -42,17 +42,17 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
     folder = os.path.dirname(os.path.realpath(path))
     try:
         with Neighbours(folder):
-            module = _module(path)
+            module = _load_module(path)
             if not callable(getattr(module, function, None)):
                 known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
                 hint = say("it_defines", names=known) if known else say("define_it", name=function)
                 raise InputError(say("no_function", name=function), where=str(path), hint=hint)
-            return _sets(getattr(module, function), where, folder)
+            return _call_for_sets(getattr(module, function), where, folder)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"{type(error).__name__}: {error}", where=line_of(path, error), hint=say("fix_script")
+            f"{type(error).__name__}: {error}", where=find_script_line(path, error), hint=say("fix_script")
         ) from error
 
 
@@ -63,17 +63,17 @@ def load_function(source: str) -> Callable[..., Any]:
         raise InputError(say("script_function_form", value=source))
     try:
         with Neighbours(os.path.dirname(os.path.realpath(path))):
-            found: Callable[..., Any] | None = vars(_module(Path(path))).get(name)
+            found: Callable[..., Any] | None = vars(_load_module(Path(path))).get(name)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise InputError(f"{type(error).__name__}: {error}", where=line_of(Path(path), error)) from error
+        raise InputError(f"{type(error).__name__}: {error}", where=find_script_line(Path(path), error)) from error
     if not callable(found):
         raise InputError(say("no_function", name=name), where=path)
     return found
 
 
-def _module(path: Path) -> types.ModuleType:
+def _load_module(path: Path) -> types.ModuleType:
     refuse_special(path, InputError)
     try:
         text = path.read_bytes()
@@ -89,28 +89,28 @@ def _module(path: Path) -> types.ModuleType:
     return module
 
 
-def _sets(call: Callable[[], Any], where: str, folder: str) -> SampleSets:
+def _call_for_sets(call: Callable[[], Any], where: str, folder: str) -> SampleSets:
     result = call()
     if isinstance(result, Mapping):
-        return _listed([result])
+        return _list_sets([result])
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes)) or hasattr(result, "__array__"):
         hint = "return a dict of arrays, or a list of such dicts"
         raise InputError(f"returned {type(result).__name__}", where=where, hint=hint)
     if not isinstance(result, Iterator):
-        return _listed([_known(one, number, where) for number, one in enumerate(result, 1)])
+        return _list_sets([_check_sample(one, number, where) for number, one in enumerate(result, 1)])
     count = 0
     for count, one in enumerate(result, 1):
-        _known(one, count, where)
+        _check_sample(one, count, where)
         if count > _MOST:
             raise InputError(f"yields more than {_MOST} sample sets", where=where, hint="end the generator earlier")
     return SampleSets(count, _Again(call, where, folder).sample)
 
 
-def _listed(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
+def _list_sets(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
     return SampleSets(len(sets), lambda number: dict(sets[number]), cheap=True)
 
 
-def _known(one: Any, number: int, where: str) -> Mapping[str, Any]:
+def _check_sample(one: Any, number: int, where: str) -> Mapping[str, Any]:
     if not isinstance(one, Mapping):
         raise InputError(f"sample set {number} is {type(one).__name__}", where=where, hint="each is a dict of arrays")
     return one
@@ -131,11 +131,11 @@ class _Again:
             for one in self._left:
                 self._next += 1
                 if self._next > number:
-                    return dict(_known(one, number + 1, self._where))
+                    return dict(_check_sample(one, number + 1, self._where))
         raise InputError("yielded fewer sample sets than before", where=self._where)
 
 
-def line_of(path: Path, error: BaseException) -> str:
+def find_script_line(path: Path, error: BaseException) -> str:
     """Return the FILE:LINE in the user's code that an exception came from.
 
     It is the deepest one in the script's folder, and the script alone where there is none."""

@@ -17,7 +17,7 @@ from ..records import InputMeta
 from .dtypes import Array
 from .npz import refuse_twice
 
-__all__ = ["SampleSets", "cut", "is_dataset", "load_dataset", "mapped_npz"]
+__all__ = ["SampleSets", "cut", "is_dataset", "load_dataset", "map_npz"]
 
 
 Feeds = dict[str, Any]
@@ -90,12 +90,12 @@ def load_dataset(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
 
     def sample(number: int) -> dict[str, Any]:
         row = rows[number]
-        return {meta.name: _batched(np.asarray(row[meta.name]), meta) for meta in columns}
+        return {meta.name: _add_batch_axis(np.asarray(row[meta.name]), meta) for meta in columns}
 
     return SampleSets(len(rows), sample)
 
 
-def _batched(value: np.ndarray[Any, Any], meta: InputMeta) -> np.ndarray[Any, Any]:
+def _add_batch_axis(value: np.ndarray[Any, Any], meta: InputMeta) -> np.ndarray[Any, Any]:
     return value[None] if meta.shape is not None and len(meta.shape) == value.ndim + 1 else value
 
 
@@ -128,12 +128,12 @@ def cut(arrays: Mapping[str, Array], axis: int, inputs: Sequence[InputMeta], whe
         raise InputError(f"the inputs have different numbers of samples ({lengths})", where=where)
 
     def sample(number: int) -> dict[str, Any]:
-        return {name: np.array(_part(array, axis, number, steps[name])) for name, array in arrays.items()}
+        return {name: np.array(_cut_part(array, axis, number, steps[name])) for name, array in arrays.items()}
 
     return SampleSets(next(iter(counts.values())), sample, cheap=False)
 
 
-def _part(array: Array, axis: int, number: int, step: int) -> Array:
+def _cut_part(array: Array, axis: int, number: int, step: int) -> Array:
     if step == 0:
         taken: Array = np.take(array, number, axis=axis)
         return taken
@@ -142,7 +142,7 @@ def _part(array: Array, axis: int, number: int, step: int) -> Array:
     return array[tuple(place)]
 
 
-def mapped_npz(path: Path) -> dict[str, Array]:
+def map_npz(path: Path) -> dict[str, Array]:
     """Return the arrays of a .npz file over the file itself where they lie in it as they are, else read. May raise
     much."""
     found: dict[str, Array] = {}
@@ -150,12 +150,12 @@ def mapped_npz(path: Path) -> dict[str, Array]:
         refuse_twice(loaded.files, path)
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
-            mapped = _mapped(path, file, info) if info.compress_type == zipfile.ZIP_STORED else None
+            mapped = _map_member(path, file, info) if info.compress_type == zipfile.ZIP_STORED else None
             found[name] = loaded[name] if mapped is None else mapped
     return found
 
 
-def _mapped(path: Path, file: Any, info: zipfile.ZipInfo) -> Array | None:
+def _map_member(path: Path, file: Any, info: zipfile.ZipInfo) -> Array | None:
     file.seek(info.header_offset)
     head = file.read(30)
     name, extra = struct.unpack("<HH", head[26:30])

@@ -11,12 +11,22 @@ from typing import Any
 from ..errors import ModelError
 from ..protocols import tell
 from ..reasons import Reason, say
-from ..settings import passed
+from ..settings import get_passed
 from ..settings.setting import BACKWARD, SCALE
 
 __all__ = [
-    "StepOutputs", "StepParts", "changed_by_evaluation", "given_scale", "loss_of", "loss_refused", "made_optimiser",
-    "no_optimiser", "nothing_learns", "step_notes", "step_parts", "tell_memory",
+    "StepOutputs",
+    "StepParts",
+    "choose_loss_scale",
+    "compute_loss",
+    "list_changed_by_evaluation",
+    "list_step_notes",
+    "make_loss_error",
+    "make_no_optimiser_error",
+    "make_nothing_learns_error",
+    "make_optimiser",
+    "read_step_parts",
+    "tell_memory",
 ]  # fmt: skip
 
 _BY_MODE = re.compile(r"Drop|BatchNorm|InstanceNorm|RReLU|StochasticDepth")
@@ -57,7 +67,7 @@ class StepParts:
     optimiser: Any = None
 
 
-def changed_by_evaluation(parts: Iterable[tuple[str, Any]]) -> list[str]:
+def list_changed_by_evaluation(parts: Iterable[tuple[str, Any]]) -> list[str]:
     """Return the paths of modules that are in training mode and compute something else there than in evaluation mode.
 
     parts: path and module, of torch or Paddle. That is a dropout that drops, a normalisation with running statistics,
@@ -82,7 +92,7 @@ def _differs(part: Any) -> bool:
     return "RReLU" in kind or (isinstance(drops, (int, float)) and drops > 0)
 
 
-def step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:
+def read_step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:
     """Return what a factory returned, be it for a step or not. Raises ModelError."""
     parts = made if isinstance(made, tuple) and 2 <= len(made) <= 4 else (made,)
     module, inputs, loss, optimiser = (*parts, None, None, None)[:4]
@@ -93,10 +103,10 @@ def step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:
     return StepParts(module=module, inputs=inputs, loss=loss, optimiser=optimiser)
 
 
-def loss_of(parts: StepParts, returned: Any, is_tensor: Callable[[Any], bool]) -> Any:
+def compute_loss(parts: StepParts, returned: Any, is_tensor: Callable[[Any], bool]) -> Any:
     """Return what the loss's function makes of what the module returned, or the loss in that; of any kind."""
     if parts.loss is not None:
-        return _called(parts.loss, returned, parts.module)
+        return _call_loss(parts.loss, returned, parts.module)
     if is_tensor(returned):
         return returned
     found = returned["loss"] if isinstance(returned, Mapping) and "loss" in returned else None
@@ -104,7 +114,7 @@ def loss_of(parts: StepParts, returned: Any, is_tensor: Callable[[Any], bool]) -
     return returned[0] if found is None and isinstance(returned, (tuple, list)) and returned else found
 
 
-def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
+def _call_loss(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
     try:  # a loss that is a module itself says in its forward what it takes
         taken = inspect.signature(getattr(loss, "forward", loss)).parameters.values()
     except (TypeError, ValueError):
@@ -114,19 +124,19 @@ def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
     return loss(returned, module) if len(required) > 1 else loss(returned)
 
 
-def loss_refused(found: str, where: str) -> ModelError:
+def make_loss_error(found: str, where: str) -> ModelError:
     """Return the error for a loss that is no number with a gradient. found: what it is; "": it has no gradient."""
     if not found:
         return ModelError("the loss depends on no parameter", where=where, hint=_HINT)
     return ModelError(f"the loss is one number with a gradient, got {found}", where=where, hint=_HINT)
 
 
-def nothing_learns(where: str) -> ModelError:
+def make_nothing_learns_error(where: str) -> ModelError:
     """Return the error for a module no parameter of which is trained."""
     return ModelError("no parameter requires a gradient, so there is no step to compare", where=where)
 
 
-def no_optimiser(where: str) -> ModelError:
+def make_no_optimiser_error(where: str) -> ModelError:
     """Return the error for a step of the optimiser's phase whose factory gives no optimiser."""
     return ModelError(
         "no optimiser was given", where=where,
@@ -134,7 +144,7 @@ def no_optimiser(where: str) -> ModelError:
     )  # fmt: skip
 
 
-def made_optimiser(given: Any, parameters: list[Any], where: str) -> Any:
+def make_optimiser(given: Any, parameters: list[Any], where: str) -> Any:
     """Return what the factory's optimiser is, or makes of the parameters that learn. Raises ModelError."""
     if hasattr(given, "step"):
         return given
@@ -151,11 +161,11 @@ def made_optimiser(given: Any, parameters: list[Any], where: str) -> Any:
     )  # fmt: skip
 
 
-def given_scale(options: Mapping[str, Any], given: float | None, *scaled: str) -> float:
+def choose_loss_scale(options: Mapping[str, Any], given: float | None, *scaled: str) -> float:
     """Return what the loss is multiplied by. given: by the setting. scaled: targets whose loss is where nobody says."""
     if given is not None:
         return float(given)
-    return SCALE if passed(options, "target_mode") in scaled else 1.0
+    return SCALE if get_passed(options, "target_mode") in scaled else 1.0
 
 
 def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
@@ -169,7 +179,7 @@ def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
     tell(say("step_memory", phase=until, size=f"{many / 1e9:.3g} GB"))
 
 
-def step_notes(until: str, scale: float, *, skipped: bool, autocast: bool) -> list[Reason]:
+def list_step_notes(until: str, scale: float, *, skipped: bool, autocast: bool) -> list[Reason]:
     """Return what the reader of a report must know of a step. skipped: GradScaler left the optimiser's step out."""
     found = [say("step_phases", phase=until)]
     if autocast:

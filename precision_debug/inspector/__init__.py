@@ -4,53 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
 __all__ = [
     "EngineDiff",
     "EngineLayer",
     "EngineTensor",
-    "diff_engines",
-    "edge_types",
-    "fused_outputs",
+    "compare_engines",
+    "describe_edge_types",
+    "find_real_precision",
+    "find_suspects",
     "has_body",
     "is_opaque",
+    "list_ran_instead",
+    "map_producers",
     "parse_inspector",
-    "producers",
-    "ran_instead",
     "read_inspector",
     "read_tactics",
-    "real_precision",
+    "split_fused_outputs",
     "strip_subgraph_suffix",
-    "suspects",
 ]
 
 if TYPE_CHECKING:
-    from .diff import EngineDiff, diff_engines
+    from .diff import EngineDiff, compare_engines
     from .layer import (
         EngineLayer,
         EngineTensor,
-        edge_types,
-        fused_outputs,
+        describe_edge_types,
+        find_real_precision,
         has_body,
         is_opaque,
-        producers,
-        ran_instead,
-        real_precision,
+        list_ran_instead,
+        map_producers,
+        split_fused_outputs,
         strip_subgraph_suffix,
     )
     from .read import parse_inspector, read_inspector
-    from .tactics import read_tactics, suspects
+    from .tactics import find_suspects, read_tactics
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__,
     {
-        "diff": "EngineDiff diff_engines",
+        "diff": "EngineDiff compare_engines",
         "layer": (
-            "EngineLayer EngineTensor edge_types fused_outputs has_body is_opaque producers ran_instead "
-            "real_precision strip_subgraph_suffix"
+            "EngineLayer EngineTensor describe_edge_types split_fused_outputs has_body is_opaque map_producers"
+            " list_ran_instead "
+            "find_real_precision strip_subgraph_suffix"
         ),
         "read": "parse_inspector read_inspector",
-        "tactics": "read_tactics suspects",
+        "tactics": "read_tactics find_suspects",
     },
 )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..reasons import Reason, say
-from .layer import EngineLayer, edge_types, is_opaque
+from .layer import EngineLayer, describe_edge_types, is_opaque
 
-__all__ = ["EngineDiff", "diff_engines"]
+__all__ = ["EngineDiff", "compare_engines"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,26 +53,26 @@ class EngineDiff:
         )  # fmt: skip
 
 
-def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) -> EngineDiff:
+def compare_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) -> EngineDiff:
     """Compare two engines. A name that comes more than once is paired in order."""
     waiting: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, layer in enumerate(second):
         if not layer.is_reformat:
-            waiting[_identity(layer)].append(place)
+            waiting[_identity_of(layer)].append(place)
     kept: list[str] = []
     lost: list[str] = []
     tactics: list[tuple[str, str, str]] = []
     for layer in first:
         if layer.is_reformat:
             continue
-        same = waiting[_identity(layer)]
+        same = waiting[_identity_of(layer)]
         if not same:
             lost.append(layer.name)
             continue
         partner = second[same.pop(0)]
         kept.append(layer.name)
-        if _tactic(partner) != _tactic(layer):
-            tactics.append((layer.name, _tactic(layer), _tactic(partner)))
+        if _tactic_of(partner) != _tactic_of(layer):
+            tactics.append((layer.name, _tactic_of(layer), _tactic_of(partner)))
     return EngineDiff(
         layers=(len(first), len(second)),
         reformats=(sum(layer.is_reformat for layer in first), sum(layer.is_reformat for layer in second)),
@@ -83,11 +83,11 @@ def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) ->
     )
 
 
-def _identity(layer: EngineLayer) -> tuple[str, ...]:
+def _identity_of(layer: EngineLayer) -> tuple[str, ...]:
     return (layer.name, *sorted(tensor.name for tensor in layer.outputs)) if is_opaque(layer) else (layer.name,)
 
 
-def _tactic(layer: EngineLayer) -> str:
+def _tactic_of(layer: EngineLayer) -> str:
     if layer.tactic_name:
         return f"{layer.tactic_name} {layer.tactic_value}".rstrip()
-    return f"{layer.tactic_value} {edge_types(layer)}".lstrip()
+    return f"{layer.tactic_value} {describe_edge_types(layer)}".lstrip()

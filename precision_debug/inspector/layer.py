@@ -8,8 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
-    "EngineLayer", "EngineTensor", "edge_types", "fused_outputs", "has_body", "is_opaque", "producers", "ran_instead",
-    "real_precision", "strip_subgraph_suffix",
+    "EngineLayer",
+    "EngineTensor",
+    "describe_edge_types",
+    "find_real_precision",
+    "has_body",
+    "is_opaque",
+    "list_ran_instead",
+    "map_producers",
+    "split_fused_outputs",
+    "strip_subgraph_suffix",
 ]  # fmt: skip
 
 
@@ -85,18 +93,18 @@ _ARITHMETIC = ("FP32", "FP16", "BF16", "FP8", "INT8")
 _MULTIPLIES = re.compile(r"gemm|conv|matrix|matmul|mha|correlation", re.IGNORECASE)
 
 
-def real_precision(layer: EngineLayer) -> tuple[str, str]:
+def find_real_precision(layer: EngineLayer) -> tuple[str, str]:
     """("TF32" | "FP32" | "FP16" | "BF16" | "FP8" | "INT8", what it was read from), or ("", what is known instead).
 
     Asked in this order: tactic name, type of the weights, type of the inputs of a layer that multiplies 8-bit values,
     type of the first output. FP32 that was not read from the tactic name may be TF32. A Myelin region of TensorRT 8
     (see ``is_opaque``) is many kernels in one layer, so the types at its edges do not tell what it computes in.
     """
-    by_tactic = _of_tactic(layer.tactic_name)
+    by_tactic = _precision_of_tactic(layer.tactic_name)
     if by_tactic:
         return by_tactic, "tactic name"
     if is_opaque(layer):
-        return "", f"a Myelin region, {edge_types(layer)}"
+        return "", f"a Myelin region, {describe_edge_types(layer)}"
     if has_body(layer):
         return "", "layers of a body, which the engine does not report"
     if layer.weights_type in _ARITHMETIC:
@@ -108,14 +116,14 @@ def real_precision(layer: EngineLayer) -> tuple[str, str]:
     return (output, "output type") if output else ("", "")
 
 
-def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
+def list_ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
     """Return what an engine's layers ran in where none ran in ``wanted`` ("TF32 (12), FP32 (3)"); "" where one did.
 
     None where that is not known: no layer multiplies, or of one that does, or of a region that is compiled as a whole,
     only the types at its edges are told.
     """
     busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
-    real = {id(layer): real_precision(layer) for layer in busy}
+    real = {id(layer): find_real_precision(layer) for layer in busy}
     counts = Counter(precision for precision, _ in real.values() if precision)
     if counts[wanted]:
         return ""
@@ -144,14 +152,14 @@ def has_body(layer: EngineLayer) -> bool:
     return layer.layer_type in _BODIES
 
 
-def edge_types(layer: EngineLayer) -> str:
+def describe_edge_types(layer: EngineLayer) -> str:
     """Describe the types that a layer reads and writes: "reads FP32, writes FP16"; what is not reported is left out."""
     sides = (("reads", layer.inputs), ("writes", layer.outputs))
     parts = [(verb, " and ".join(sorted({t.dtype for t in tensors if t.dtype}))) for verb, tensors in sides]
     return ", ".join(f"{verb} {types}" for verb, types in parts if types) or "of types that are not reported"
 
 
-def _of_tactic(name: str) -> str:
+def _precision_of_tactic(name: str) -> str:
     lower = name.lower()
     found = _OPERANDS.search(lower)
     if found:
@@ -172,13 +180,13 @@ _INTERNAL = re.compile(
 )
 
 
-def fused_outputs(layers: Sequence[EngineLayer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_fused_outputs(layers: Sequence[EngineLayer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the tensor names of the model that the engine still produces, in execution order, and the names left out.
 
     Left out are copies in another format, constants and what TensorRT made up itself. Names are the engine's own;
     ``strip_subgraph_suffix`` gives Paddle's.
     """
-    made_by = producers(layers)
+    made_by = map_producers(layers)
     helpers = {f"{layer.name}_out_tensor" for layer in layers}
     kept: dict[str, None] = {}
     left_out: dict[str, None] = {}
@@ -190,7 +198,7 @@ def fused_outputs(layers: Sequence[EngineLayer]) -> tuple[tuple[str, ...], tuple
     return tuple(kept), tuple(left_out)
 
 
-def producers(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
+def map_producers(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
     """Return each tensor that the engine writes, and the layer that computed it; copies count for the layer they copy
     from."""
     found: dict[str, EngineLayer] = {}

@@ -36,7 +36,7 @@ def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:
     Raises ModelError where a source matches no file or a file is not an inspector output with details.
     """
     files = [file for source in sources for file in expand(str(source))]
-    return tuple(layer for file in dict.fromkeys(files) for layer in parse_inspector(_text(file), where=str(file)))
+    return tuple(layer for file in dict.fromkeys(files) for layer in parse_inspector(_read_text(file), where=str(file)))
 
 
 def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[EngineLayer, ...]:
@@ -61,7 +61,7 @@ def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[Engi
     layers = []
     for number, entry in enumerate(entries):
         try:
-            layers.append(_layer(entry))
+            layers.append(_parse_layer(entry))
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             what = f"its layer {number} is of no known form ({error})"
             raise ModelError(what, where=where, hint="dump the engine information as JSON") from error
@@ -78,24 +78,24 @@ def expand(source: str) -> list[Path]:
     return files
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror or error}", where=str(file)) from error
 
 
-def _layer(entry: Mapping[str, Any]) -> EngineLayer:
+def _parse_layer(entry: Mapping[str, Any]) -> EngineLayer:
     name, kind, origin = str(entry["Name"]), str(entry.get("LayerType", "")), str(entry.get("Origin") or "")
     weights = entry.get("Weights", entry.get("weights"))
-    nodes, cut = _nodes(str(entry.get("Metadata") or ""))
+    nodes, cut = _parse_nodes(str(entry.get("Metadata") or ""))
     copies = name.startswith("Reformatting CopyNode") or origin == "REFORMAT" or (kind == "Reformat" and not origin)
     return EngineLayer(
         name=name,
         layer_type=kind,
-        inputs=tuple(_tensor(tensor) for tensor in entry.get("Inputs") or ()),
-        outputs=tuple(_tensor(tensor) for tensor in entry.get("Outputs") or ()),
-        weights_type=_type(str(weights.get("Type", ""))) if isinstance(weights, Mapping) else "",
+        inputs=tuple(_parse_tensor(tensor) for tensor in entry.get("Inputs") or ()),
+        outputs=tuple(_parse_tensor(tensor) for tensor in entry.get("Outputs") or ()),
+        weights_type=_parse_type(str(weights.get("Type", ""))) if isinstance(weights, Mapping) else "",
         tactic_name=str(entry.get("TacticName") or ""),
         onnx_nodes=nodes,
         nodes_cut=cut,
@@ -105,23 +105,23 @@ def _layer(entry: Mapping[str, Any]) -> EngineLayer:
     )
 
 
-def _tensor(entry: Mapping[str, Any]) -> EngineTensor:
+def _parse_tensor(entry: Mapping[str, Any]) -> EngineTensor:
     shape = entry.get("Dimensions")
     both = str(entry.get("Format/Datatype", ""))
     return EngineTensor(
         name=str(entry.get("Name", "")),
         shape=tuple(int(dim) for dim in shape) if isinstance(shape, list) else None,
         format=str(entry.get("Format", "" if _TYPE.fullmatch(both) else both)),
-        dtype=_type(str(entry.get("Datatype", both))),
+        dtype=_parse_type(str(entry.get("Datatype", both))),
     )
 
 
-def _type(text: str) -> str:
+def _parse_type(text: str) -> str:
     found = _TYPE.search(text)
     return _TYPES[found[1].lower()] if found else ""
 
 
-def _nodes(metadata: str) -> tuple[tuple[str, ...], bool]:
+def _parse_nodes(metadata: str) -> tuple[tuple[str, ...], bool]:
     """ONNX node names, and whether the last one is cut off (TensorRT ends Metadata at 4000 characters)."""
     entries = [entry for entry in _ENTRY.split(metadata) if entry]
     whole = [entry[len(_ONNX) : -1] for entry in entries if entry.startswith(_ONNX) and entry.endswith("]")]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
-__all__ = ["compare", "describe", "kernel_status", "measure"]
+__all__ = ["compare", "describe", "describe_kernel", "measure"]
 
 if TYPE_CHECKING:
     from .measuring import compare, describe, measure
-    from .native import kernel_status
+    from .native import describe_kernel
 
-__getattr__ = lazy_exports(__name__, {"measuring": "compare describe measure", "native": "kernel_status"})
+__getattr__ = make_lazy_exports(__name__, {"measuring": "compare describe measure", "native": "describe_kernel"})

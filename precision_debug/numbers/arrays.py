@@ -13,7 +13,7 @@ from ..errors import BackendError
 from ..records import Comparison, TensorStats, Tolerance
 from .blocks import Array, with_both_parts
 
-__all__ = ["HostComparer", "apart", "as_array", "span_of"]
+__all__ = ["HostComparer", "as_array", "measure_distance", "measure_span"]
 
 
 # Whatever a framework calls a tensor, as a numpy array.
@@ -26,7 +26,7 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
 
     Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``; sparse tensors become dense, quantised ones
     the numbers that they stand for, and torch's nested ones their parts in a row. Lists lie along a first axis, a map's
-    values in the order of its keys (see ``_in_one``). The raw bytes by which a framework
+    values in the order of its keys (see ``_join_elements``). The raw bytes by which a framework
     hands over a type that numpy has not (Paddle's bfloat16 as uint16, its float8 as int8) come back as that type of
     ml_dtypes; complex numbers of 16-bit parts, which numpy has not, as complex64 with every value kept. Raises
     BackendError on anything else.
@@ -37,11 +37,11 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
     try:
         kind = str(getattr(tensor, "dtype", "")).lower().rpartition(".")[2]
         if _is_of(tensor, "torch"):
-            array = _of_torch(tensor)
+            array = _from_torch(tensor)
         elif isinstance(tensor, (list, tuple, Mapping)):
-            array = _in_one(tensor)
+            array = _join_elements(tensor)
         elif hasattr(tensor, "__array__") or np.isscalar(tensor):
-            array = np.asarray(_dense(tensor))
+            array = np.asarray(_to_dense_host(tensor))
         else:
             array = np.from_dlpack(tensor)
     except Exception as error:
@@ -49,10 +49,10 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
         raise BackendError(
             f"a hook got {type(tensor).__name__}{of}, which cannot be read as an array ({error})", where=name
         ) from error
-    return with_both_parts(_typed(array, kind))
+    return with_both_parts(_view_as_type(array, kind))
 
 
-def _in_one(value: Any) -> Array:
+def _join_elements(value: Any) -> Array:
     """Return a sequence's elements along a first axis, a map's values in the order of its keys.
 
     Elements of several shapes lie at the beginning of as much room as the largest takes along each axis, with 0 (or
@@ -78,19 +78,19 @@ def _is_of(tensor: Any, package: str) -> bool:
     return any(one.__module__.partition(".")[0] == package for one in type(tensor).__mro__)
 
 
-def _dense(tensor: Any) -> Any:
+def _to_dense_host(tensor: Any) -> Any:
     """In the host's memory, without the gradient's graph, and not sparse."""
     if hasattr(tensor, "is_sparse") and callable(tensor.is_sparse) and tensor.is_sparse():
         tensor = tensor.to_dense()
     return tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor
 
 
-def _of_torch(tensor: Any) -> Array:
+def _from_torch(tensor: Any) -> Array:
     import torch
 
     plain = tensor.detach().cpu()
     if plain.is_nested:
-        parts = [_of_torch(part) for part in plain.unbind()]
+        parts = [_from_torch(part) for part in plain.unbind()]
         rows = all(part.ndim and part.shape[1:] == parts[0].shape[1:] for part in parts)
         return np.concatenate(parts if rows else [part.reshape(-1) for part in parts]) if parts else np.empty(0)
     if plain.is_quantized:
@@ -103,14 +103,14 @@ def _of_torch(tensor: Any) -> Array:
         whole: Array = pairs.view(np.complex64)[..., 0]
         return whole
     if str(plain.dtype) == "torch.float4_e2m1fn_x2":
-        return _unpacked(plain.contiguous().view(torch.uint8).numpy())
+        return _unpack_four_bits(plain.contiguous().view(torch.uint8).numpy())
     if plain.is_floating_point() and (plain.element_size() == 1 or plain.dtype == torch.bfloat16):
         plain = plain.contiguous().view(getattr(torch, _BYTES[plain.element_size()]))
     array: Array = plain.numpy()
     return array
 
 
-def _unpacked(pairs: Array) -> Array:
+def _unpack_four_bits(pairs: Array) -> Array:
     """Two numbers of four bits in a byte, the lower half first, along the last axis (torch.float4_e2m1fn_x2)."""
     import ml_dtypes
 
@@ -118,7 +118,7 @@ def _unpacked(pairs: Array) -> Array:
     return halves.reshape(*pairs.shape[:-1], 2 * pairs.shape[-1]).view(ml_dtypes.float4_e2m1fn)
 
 
-def _typed(array: Array, kind: str) -> Array:
+def _view_as_type(array: Array, kind: str) -> Array:
     """Raw bytes as the type that the tensor itself says they are of."""
     if array.dtype.kind not in "iu" or array.dtype.name == kind:
         return array
@@ -132,7 +132,7 @@ def _typed(array: Array, kind: str) -> Array:
 
 # The span of an array's finite values, and how many are not finite.
 
-def span_of(array: np.ndarray[Any, Any]) -> tuple[float | None, float | None, int]:
+def measure_span(array: np.ndarray[Any, Any]) -> tuple[float | None, float | None, int]:
     """(smallest, largest, how many are NaN or infinite); None where there is no finite number, or no numbers at all."""
     if array.dtype.kind not in "fiub" and not array.dtype.name.startswith(("bfloat16", "float8", "int4", "uint4")):
         return None, None, 0
@@ -179,7 +179,7 @@ class HostComparer:
 
 # How far two arrays are apart.
 
-def apart(base: Any, target: Any) -> float:
+def measure_distance(base: Any, target: Any) -> float:
     """Return relative L2 of the difference; inf where shapes, NaN or Inf do not agree; 0 of what are not numbers."""
     try:
         first, second = (np.asarray(one).astype(np.float64) for one in (base, target))

@@ -10,8 +10,18 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "BLOCK", "Array", "FlatReader", "Pair", "dtype_name", "flat_reader", "is_numeric", "may_overflow", "unequal",
-    "widen", "widen_pair", "with_both_parts",
+    "BLOCK",
+    "Array",
+    "BlockPair",
+    "FlatReader",
+    "count_unequal",
+    "dtype_name",
+    "is_numeric",
+    "make_flat_reader",
+    "may_overflow",
+    "widen",
+    "widen_pair",
+    "with_both_parts",
 ]  # fmt: skip
 
 
@@ -40,7 +50,7 @@ def is_wide_integer(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu" and dtype.itemsize == 8
 
 
-def plain_integers(array: Array) -> Array:
+def to_plain_integers(array: Array) -> Array:
     """int8 or uint8 of ml_dtypes' narrower integers (int4, uint2), which numpy takes for no integers; anything else
     as it is."""
     if array.dtype.kind in "biufc" or not array.dtype.name.startswith(("int", "uint")):
@@ -70,7 +80,7 @@ FlatReader = Callable[[int, int], Array]
 """(start, stop) to the elements [start, stop) in C order: contiguous, 1-D, native byte order; a view if possible."""
 
 
-def flat_reader(array: Array) -> FlatReader:
+def make_flat_reader(array: Array) -> FlatReader:
     """Readers copy only what is asked of them, and only where strides, byte order or alignment make it necessary."""
     native = array.dtype.isnative or array.dtype.kind not in "iufc"
     dtype = array.dtype if native else array.dtype.newbyteorder("=")
@@ -111,7 +121,7 @@ def _gather(out: Array, array: Array, start: int, stop: int) -> None:
 
 # Tensors that are not numbers: text and the like, compared by equality alone.
 
-def unequal(base: Array, target: Array) -> tuple[int, int] | None:
+def count_unequal(base: Array, target: Array) -> tuple[int, int] | None:
     """Return how many elements differ and the flat index of the first one (-1: none); None where the types do not
     compare.
 
@@ -119,7 +129,7 @@ def unequal(base: Array, target: Array) -> tuple[int, int] | None:
     """
     if not (is_text(base.dtype) and is_text(target.dtype)) and base.dtype != target.dtype:
         return None if base.size else (0, -1)
-    left, right = flat_reader(base), flat_reader(target)
+    left, right = make_flat_reader(base), make_flat_reader(target)
     count, at = 0, -1
     for first in range(0, base.size, BLOCK):
         last = min(first + BLOCK, base.size)
@@ -135,10 +145,12 @@ def _differ(base: Array, target: Array) -> Array:
     if base.dtype.kind == target.dtype.kind and base.dtype.kind not in "OS":
         return np.asarray(base != target)
     pairs = zip(base.tolist(), target.tolist(), strict=True)
-    return np.fromiter((_text(b) != _text(t) for b, t in pairs), dtype=bool, count=base.size)
+    return np.fromiter(
+        (_to_comparable_text(b) != _to_comparable_text(t) for b, t in pairs), dtype=bool, count=base.size
+    )
 
 
-def _text(value: object) -> object:
+def _to_comparable_text(value: object) -> object:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
@@ -152,7 +164,7 @@ _LARGEST_BELOW_2_64 = float(2**64 - 2**11)
 """The largest float64 that a uint64 holds: its neighbours there are 2^11 apart."""
 
 
-class Pair:
+class BlockPair:
     """A block of both sides: 1-D, equally long.
 
     base, target: float64 values; magnitudes where a side is complex.
@@ -167,7 +179,7 @@ class Pair:
         self._exact = exact
 
     @classmethod
-    def of_one(cls, values: Array) -> Pair:
+    def of_one(cls, values: Array) -> BlockPair:
         """Return a block that is the same on both sides."""
         return cls(values, values, np.where(np.isnan(values), np.nan, 0.0))
 
@@ -183,46 +195,46 @@ class Pair:
 def widen(block: Array) -> Array:
     """float64 values of a block; the magnitudes of complex ones (NaN where a part is NaN)."""
     if block.dtype.kind == "c":
-        values = _magnitude(block.astype(np.complex128, copy=False))
+        values = _magnitude_of(block.astype(np.complex128, copy=False))
         values[np.isnan(block)] = np.nan
         return values
     return block.astype(np.float64, copy=False)
 
 
-def widen_pair(base: Array, target: Array) -> Pair:
+def widen_pair(base: Array, target: Array) -> BlockPair:
     """Return both blocks widened, with their difference."""
     b, t = widen(base), widen(target)
     if base.dtype.kind == "c" or target.dtype.kind == "c":
-        return _complex_pair(base, target, b, t)
+        return _make_complex_pair(base, target, b, t)
     wide_base, wide_target = is_wide_integer(base.dtype), is_wide_integer(target.dtype)
     if wide_base or wide_target:
-        base, target = plain_integers(base), plain_integers(target)
+        base, target = to_plain_integers(base), to_plain_integers(target)
         if base.dtype.kind in "biu" and target.dtype.kind in "biu":
-            exact, diff = _integer_difference(base, target)
-            return Pair(b, t, diff, exact=exact)
+            exact, diff = _subtract_integers(base, target)
+            return BlockPair(b, t, diff, exact=exact)
         diff = _split_difference(base, t) if wide_base else _split_difference(target, b)
     else:
         diff = t - b
     np.abs(diff, out=diff)
-    _same_infinity_is_zero(diff, b, t)
-    return Pair(b, t, diff)
+    _zero_same_infinities(diff, b, t)
+    return BlockPair(b, t, diff)
 
 
-def _same_infinity_is_zero(diff: Array, base: Array, target: Array) -> None:
+def _zero_same_infinities(diff: Array, base: Array, target: Array) -> None:
     if np.isnan(diff).any():
         diff[np.isinf(base) & (base == target)] = 0.0
 
 
-def _complex_pair(base: Array, target: Array, b: Array, t: Array) -> Pair:
+def _make_complex_pair(base: Array, target: Array, b: Array, t: Array) -> BlockPair:
     base, target = base.astype(np.complex128, copy=False), target.astype(np.complex128, copy=False)
-    diff = _magnitude(target - base)
+    diff = _magnitude_of(target - base)
     infinite = np.isinf(b) | np.isinf(t)
     diff[infinite] = np.where(base == target, 0.0, np.inf)[infinite]
     diff[np.isnan(b) | np.isnan(t)] = np.nan
-    return Pair(b, t, diff, turn=(np.conj(base / b) * (target / t)).real)
+    return BlockPair(b, t, diff, turn=(np.conj(base / b) * (target / t)).real)
 
 
-def _magnitude(values: Array) -> Array:
+def _magnitude_of(values: Array) -> Array:
     """|x| of complex128, by the C library's hypot.
 
     np.abs of complex numbers takes a road of its own on each processor, up to one step off: |b| and |t - b| are then
@@ -246,11 +258,11 @@ def _split_difference(integers: Array, floats: Array) -> Array:
     return diff
 
 
-def _integer_difference(base: Array, target: Array) -> tuple[Array, Array]:
+def _subtract_integers(base: Array, target: Array) -> tuple[Array, Array]:
     """|t - b| as uint64 (saturated where it needs 65 bits) and as float64."""
     if np.uint64 in (base.dtype, target.dtype):
-        b, b_negative = _sign_and_magnitude(base)
-        t, t_negative = _sign_and_magnitude(target)
+        b, b_negative = _split_sign_and_magnitude(base)
+        t, t_negative = _split_sign_and_magnitude(target)
         apart = b_negative != t_negative
         exact = np.where(apart, b + t, np.where(t >= b, t - b, b - t))
         carry = apart & (exact < b)
@@ -264,7 +276,7 @@ def _integer_difference(base: Array, target: Array) -> tuple[Array, Array]:
     return exact, exact.astype(np.float64)
 
 
-def _sign_and_magnitude(block: Array) -> tuple[Array, Any]:
+def _split_sign_and_magnitude(block: Array) -> tuple[Array, Any]:
     if block.dtype.kind in "bu":
         return block.astype(np.uint64, copy=False), np.zeros(block.size, dtype=bool)
     signed = block.astype(np.int64, copy=False)

@@ -9,8 +9,15 @@ from ..records import Comparison, Introduced, Row, TensorStats
 from .metrics import DECLARED
 
 __all__ = [
-    "CLAMPED", "MASK", "finite_l2", "finite_rmse", "infinite", "infinite_introduced", "is_broken", "may_be_mask",
-    "peak",
+    "CLAMPED",
+    "MASK",
+    "compute_finite_l2",
+    "compute_finite_rmse",
+    "is_broken",
+    "largest_magnitude",
+    "make_infinite",
+    "make_introduced_infinite",
+    "may_be_mask",
 ]  # fmt: skip
 
 MASK = 1e18
@@ -36,7 +43,7 @@ def is_broken(numbers: Comparison) -> bool:
         return False
     if numbers.base.nan != numbers.target.nan or numbers.apart != abs(more):
         return True  # some are NaN, stand elsewhere, or have the other sign
-    return not may_be_mask(numbers.base) if more < 0 else peak(numbers.target) < CLAMPED
+    return not may_be_mask(numbers.base) if more < 0 else largest_magnitude(numbers.target) < CLAMPED
 
 
 def may_be_mask(side: TensorStats) -> bool:
@@ -56,7 +63,7 @@ def may_be_mask(side: TensorStats) -> bool:
     return part >= (_ONE_NUMBER if end > 0 else _TWO_MASKS)
 
 
-def infinite(numbers: Comparison) -> Comparison:
+def make_infinite(numbers: Comparison) -> Comparison:
     """Return the same with every error infinite where NaN or Inf stand on one side alone; itself where none do.
 
     What is left of such a tensor may be without any error: sorted by that, the tensor where an overflow was born would
@@ -83,12 +90,12 @@ def infinite(numbers: Comparison) -> Comparison:
     return dataclasses.replace(numbers, **changed, more=more)  # type: ignore[arg-type]
 
 
-def finite_rmse(numbers: Comparison) -> float:
+def compute_finite_rmse(numbers: Comparison) -> float:
     """Over the finite pairs, also where NaN or Inf were born."""
     return float((numbers.left[0] if numbers.left else numbers.rmse) or 0.0)
 
 
-def finite_l2(row: Row) -> float | None:
+def compute_finite_l2(row: Row) -> float | None:
     """Return relative L2 over the finite pairs, also where NaN or Inf were born; None where nothing was compared."""
     numbers = row.comparison
     if numbers is None or not numbers.left:
@@ -96,13 +103,13 @@ def finite_l2(row: Row) -> float | None:
     return dataclasses.replace(numbers, sqnr_db=numbers.left[1]).relative_l2
 
 
-def infinite_introduced(own: Introduced) -> Introduced:
+def make_introduced_infinite(own: Introduced) -> Introduced:
     """Return the same with an infinite error where NaN or Inf were born in the operator."""
     if not own.born_nan and not own.born_inf:
         return own
     return dataclasses.replace(own, rel_l2=math.inf, max_abs=math.inf, units=math.inf)
 
 
-def peak(side: TensorStats) -> float:
+def largest_magnitude(side: TensorStats) -> float:
     """Return the largest magnitude of its finite elements; 0 where there are none."""
     return max(abs(side.min or 0.0), abs(side.max or 0.0))

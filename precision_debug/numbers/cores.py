@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["available_cores", "cores_of_each", "share_of_cores", "take_share"]
+__all__ = ["count_available_cores", "count_cores_of_each", "count_shared_cores", "take_share"]
 
 
-def available_cores() -> int:
+def count_available_cores() -> int:
     """Cores that this process may use; as many threads share a large tensor."""
     every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(every, _share.get("cores", every))
@@ -21,11 +21,11 @@ def take_share(cores: int) -> None:
     _share["cores"] = max(1, cores)
 
 
-def share_of_cores() -> int:
+def count_shared_cores() -> int:
     """Return the cores that this process was given for its share; 0: all."""
     return _share.get("cores", 0)
 
 
-def cores_of_each() -> int:
+def count_cores_of_each() -> int:
     """Cores for each of two runs side by side, and for what compares while they run: half of them, at least one."""
-    return max(1, available_cores() // 2)
+    return max(1, count_available_cores() // 2)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .told import Bins, Density, Element, ErrorMap, Portrait
 
-__all__ = ["Seen", "portrait_of"]
+__all__ = ["Seen", "draw_portrait_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ _MAPPED = 1 << 20
 """Elements that maps are made of, about: of a larger tensor blocks along its first axes are left out."""
 
 
-def portrait_of(
+def draw_portrait_of(
     name: str, base: Any, target: Any, *, introduced: bool = False, read: Callable[[Any], Array] = np.asarray
 ) -> Portrait | None:
     """Return the portrait of two arrays of one shape; None where there is nothing to draw: no float, another shape,
@@ -58,7 +58,7 @@ class Seen:
     def of(
         cls, name: str, base: Any, target: Any, *, introduced: bool = False, read: Callable[[Any], Array] = np.asarray
     ) -> Seen | None:
-        """See ``portrait_of``."""
+        """See ``draw_portrait_of``."""
         size, flat = math.prod(base.shape), (base.reshape(-1), target.reshape(-1))
         if base.shape != target.shape or not size or not all(_is_real(read(one[:1])) for one in flat):
             return None
@@ -67,7 +67,7 @@ class Seen:
             b, t = (read(one[::step]).astype(np.float64) for one in flat)
             squared = None
             if shape:
-                some = _some_of(shape)
+                some = _choose_blocks(shape)
                 squared = np.square(read(target[some]).astype(np.float32) - read(base[some]).astype(np.float32))
         return cls(name=name, introduced=introduced, shape=shape, step=step, base=b, target=t, squared=squared)
 
@@ -76,18 +76,18 @@ class Seen:
         b, t = self.base, self.target
         with np.errstate(all="ignore"):
             error = np.abs(t - b)
-            edges = _edges(b, t)
-            mapped, channels = _maps(self.shape, self.squared)
+            edges = _choose_edges(b, t)
+            mapped, channels = _draw_error_maps(self.shape, self.squared)
             return Portrait(
                 name=self.name,
                 introduced=self.introduced,
-                base=_bins(b, edges),
-                target=_bins(t, edges),
-                errors=_error_bins(error),
-                against=_against(b, error),
+                base=_count_bins(b, edges),
+                target=_count_bins(t, edges),
+                errors=_count_error_bins(error),
+                against=_count_density(b, error),
                 map=mapped,
                 channels=channels,
-                worst=_worst(self.shape, b, t, self.step),
+                worst=_find_worst_elements(self.shape, b, t, self.step),
                 sampled=int(b.size),
             )
 
@@ -96,7 +96,7 @@ def _is_real(array: Array) -> bool:
     return array.dtype.kind in "fiu" or array.dtype.name.startswith(("bfloat16", "float8"))
 
 
-def _edges(b: Array, t: Array) -> Array:
+def _choose_edges(b: Array, t: Array) -> Array:
     """From the smallest to the largest finite value of both sides."""
     finite = [side[np.isfinite(side)] for side in (b, t)]
     some = [side for side in finite if side.size]
@@ -106,26 +106,26 @@ def _edges(b: Array, t: Array) -> Array:
     return np.linspace(low / 2, high / 2, _VALUE_BINS + 1) * 2  # halves, since the span may be beyond a double
 
 
-def _bins(values: Array, edges: Array) -> Bins:
+def _count_bins(values: Array, edges: Array) -> Bins:
     """Count values by bins: numpy's histogram refuses a span beyond a double's range, and one that is narrower than so
     many steps of it."""
     finite = values[np.isfinite(values)]
     bins, low = len(edges) - 1, edges[0] / 2
     shares = (finite / 2 - low) / (edges[-1] / 2 - low)
     counts = np.bincount(np.clip(shares * bins, 0, bins - 1).astype(np.intp), minlength=bins)
-    return Bins(edges=_short(edges), counts=tuple(map(int, counts)))
+    return Bins(edges=_round_edges(edges), counts=tuple(map(int, counts)))
 
 
-def _error_bins(error: Array) -> Bins | None:
+def _count_error_bins(error: Array) -> Bins | None:
     logs = np.log10(error[np.isfinite(error) & (error > 0)])
     if not logs.size:
         return None
     low, high = math.floor(logs.min() * 2) / 2, math.ceil(logs.max() * 2) / 2
     counts, edges = np.histogram(logs, _ERROR_BINS, (low, high if high > low else low + 0.5))
-    return Bins(edges=_short(edges), counts=tuple(map(int, counts)))
+    return Bins(edges=_round_edges(edges), counts=tuple(map(int, counts)))
 
 
-def _against(b: Array, error: Array) -> Density | None:
+def _count_density(b: Array, error: Array) -> Density | None:
     some = np.isfinite(error) & (error > 0) & (b != 0)
     if not some.any():
         return None
@@ -134,15 +134,15 @@ def _against(b: Array, error: Array) -> Density | None:
         logs = np.log10(values[some])
         low, high = math.floor(logs.min() * 2) / 2, math.ceil(logs.max() * 2) / 2
         edges.append(np.linspace(low, high if high > low else low + 0.5, bins + 1))
-        places.append(_places(logs, edges[-1]))
+        places.append(_find_bins(logs, edges[-1]))
     counts = np.bincount(places[1] * _MAGNITUDES + places[0], minlength=_ERRORS * _MAGNITUDES)
     return Density(
-        magnitudes=_short(edges[0]), errors=_short(edges[1]),
+        magnitudes=_round_edges(edges[0]), errors=_round_edges(edges[1]),
         counts=tuple(tuple(line) for line in counts.reshape(_ERRORS, _MAGNITUDES).tolist()),
     )  # fmt: skip
 
 
-def _places(values: Array, edges: Array) -> Array:
+def _find_bins(values: Array, edges: Array) -> Array:
     """In which bin each value is, of bins of one width that hold all of them: numpy's searchsorted (and its last bin,
     which has both edges) in a tenth of the time."""
     last = len(edges) - 2
@@ -152,7 +152,7 @@ def _places(values: Array, edges: Array) -> Array:
     return found
 
 
-def _maps(shape: tuple[int, ...], squared: Array | None) -> tuple[ErrorMap | None, ErrorMap | None]:
+def _draw_error_maps(shape: tuple[int, ...], squared: Array | None) -> tuple[ErrorMap | None, ErrorMap | None]:
     """Over the last two axes, and over the second one."""
     if squared is None:
         return None, None
@@ -167,7 +167,7 @@ def _maps(shape: tuple[int, ...], squared: Array | None) -> tuple[ErrorMap | Non
     return _map(squared.mean(tuple(range(len(shape) - 2)), dtype=np.float64), _CELLS, shape[-2:]), channels
 
 
-def _some_of(shape: Sequence[int]) -> tuple[slice, ...]:
+def _choose_blocks(shape: Sequence[int]) -> tuple[slice, ...]:
     """Of a large tensor every so-many-th block along its first axes, as many as its maps have cells for at least."""
     size, steps = math.prod(shape), []
     for axis, length in enumerate(shape):
@@ -191,7 +191,7 @@ def _map(squared: Array, cells: int, stands_for: Sequence[int]) -> ErrorMap:
     return ErrorMap(size=(stands_for[0], stands_for[1]), cells=lines)
 
 
-def _worst(shape: Sequence[int], b: Array, t: Array, step: int) -> tuple[Element, ...]:
+def _find_worst_elements(shape: Sequence[int], b: Array, t: Array, step: int) -> tuple[Element, ...]:
     """Of the elements that were looked at."""
     lost = np.isfinite(b) != np.isfinite(t)
     error = np.where(lost, np.inf, np.nan_to_num(np.abs(t - b), nan=0.0, posinf=0.0))
@@ -208,7 +208,7 @@ def _worst(shape: Sequence[int], b: Array, t: Array, step: int) -> tuple[Element
     )  # fmt: skip
 
 
-def _short(edges: Array) -> tuple[float, ...]:
+def _round_edges(edges: Array) -> tuple[float, ...]:
     """Rounded, to digits enough for the edges to differ."""
     span = edges[-1] / 2 - edges[0] / 2
     extra = math.log10(max(abs(edges[0]), abs(edges[-1])) / 2 / span) if span > 0 else 0.0

@@ -15,7 +15,15 @@ import numpy as np
 from .blocks import Array
 from .totals import BUCKETS
 
-__all__ = ["SAMPLE", "bucket_counts", "from_float32", "of_errors", "quantiles", "sample_positions", "sparse"]
+__all__ = [
+    "SAMPLE",
+    "choose_sample_positions",
+    "count_buckets",
+    "estimate_quantiles",
+    "from_float32",
+    "make_sketch",
+    "sketch_errors",
+]
 
 SAMPLE = 8
 """One element of every 8 enters."""
@@ -30,7 +38,7 @@ _HASH = np.uint64(0x9E3779B1)
 """2^32 over the golden ratio: Knuth's multiplicative hash, so that no stride of a tensor is sampled alone."""
 
 
-def sample_positions(start: int, stop: int) -> Array:
+def choose_sample_positions(start: int, stop: int) -> Array:
     """Flat indices in [start, stop) that enter the histogram; start is a multiple of 8.
 
     Element ``8 k + h(k)`` of each eight, with ``h(k) = floor(8 * frac(k * 0x9E3779B1 / 2^32))``: multiples of the
@@ -42,23 +50,23 @@ def sample_positions(start: int, stop: int) -> Array:
     return position[position < stop]
 
 
-def bucket_counts(diff: Array) -> Array:
+def count_buckets(diff: Array) -> Array:
     """Counts of non-negative float64 values by exponent and 3 bits of mantissa: BUCKETS of int64."""
     counts: Array = np.bincount((diff.view(np.uint64) >> _SHIFT).astype(np.int64), minlength=BUCKETS)
     return counts
 
 
-def sparse(counts: Array, weight: int = 1) -> dict[int, int]:
+def make_sketch(counts: Array, weight: int = 1) -> dict[int, int]:
     """Return the sketch: counts of the buckets that hold something, by bucket. weight: elements that each one stands
     for."""
     filled = np.flatnonzero(counts)
     return dict(zip(filled.tolist(), (counts[filled].astype(np.int64) * weight).tolist(), strict=True))
 
 
-def of_errors(errors: Array) -> dict[int, int]:
+def sketch_errors(errors: Array) -> dict[int, int]:
     """Return the sketch of some non-negative float64 values."""
     if errors.size >= BUCKETS:
-        return sparse(bucket_counts(errors))
+        return make_sketch(count_buckets(errors))
     found, counts = np.unique(errors.view(np.uint64) >> _SHIFT, return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
@@ -74,7 +82,7 @@ def from_float32(counts: Array) -> Array:
     return np.bincount(bucket, weights=counts[filled], minlength=BUCKETS).astype(np.int64)
 
 
-def quantiles(counts: Mapping[int, int], at: Sequence[float], largest: float) -> list[float]:
+def estimate_quantiles(counts: Mapping[int, int], at: Sequence[float], largest: float) -> list[float]:
     """Quantiles of what a sketch has counted; linear inside a bucket, which is 1/8 of its octave's lower end.
 
     So each is within 12.5 % of a value between which and the next one the true quantile lies, on the host and on a

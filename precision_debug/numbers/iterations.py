@@ -17,9 +17,9 @@ import numpy as np
 from ..records import Comparison, Shape, Tolerance
 from . import finish, measuring, native
 from . import statistic as select
-from .blocks import Array, flat_reader, may_overflow
-from .histogram import bucket_counts, sample_positions
-from .merged import Measured, Merged, badness
+from .blocks import Array, make_flat_reader, may_overflow
+from .histogram import choose_sample_positions, count_buckets
+from .merged import Measured, Merged, rank_badness
 from .numpy_pass import count_negative_infinities
 from .totals import BUCKETS, Scales, Task, Totals
 
@@ -53,14 +53,14 @@ class Iterations:
             return
         small = base.size < measuring.EXACT_BELOW
         task = Task(
-            base=flat_reader(base), target=flat_reader(target), size=base.size, tolerance=self._tolerance,
+            base=make_flat_reader(base), target=make_flat_reader(target), size=base.size, tolerance=self._tolerance,
             keep="errors" if small else "histogram", threads=threads,
         )  # fmt: skip
         types = base.dtype, target.dtype
         if self._whole is None:
             self._whole = _Sum(base.shape, types)
         totals = kernel.measure(task, *types, self._whole.counts if small else None)
-        if finish.rescaled(totals) != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
+        if finish.choose_scales(totals) != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
             self.add_in_full(turn, base, target, threads)
             return
         count_negative_infinities(task, totals)
@@ -80,7 +80,7 @@ class Iterations:
         else:
             one = Merged.of(found, self.count)
             self._rest = one if self._rest is None else Merged.merge(self._rest, one)
-            self._consider(badness(found), turn, found)
+            self._consider(rank_badness(found), turn, found)
         return found
 
     def _take(self, turn: str, found: _Kept) -> None:
@@ -147,10 +147,10 @@ class _Kept:
         pairs = self.totals.pairs
         quantiles: list[float] | None = None
         if pairs.diffs and pairs.finite:
-            choose = measuring.chooser(pairs, native.load())
-            quantiles = select.quantiles(choose, pairs.finite, finish.QUANTILES)
-        base, target = (_like(dtype, self.shape) for dtype in self.types)
-        return finish.comparison(
+            choose = measuring.make_rank_chooser(pairs, native.load())
+            quantiles = select.find_quantiles(choose, pairs.finite, finish.QUANTILES)
+        base, target = (_make_empty_like(dtype, self.shape) for dtype in self.types)
+        return finish.finish_comparison(
             base, target, self.totals, tolerance, quantiles=quantiles, statistic=self.statistic
         )  # fmt: skip
 
@@ -179,32 +179,32 @@ class _Sum:
         self._totals.add(one.totals)
         pairs.diffs = errors
         was, now = self._statistic, one.statistic
-        self._statistic = _most(was[0], now[0]), _most(was[1], now[1])
+        self._statistic = _larger_of(was[0], now[0]), _larger_of(was[1], now[1])
 
     def count_errors(self, diffs: Sequence[Array]) -> None:
         """Add what no kernel has counted to the histogram."""
         for errors in diffs:
-            picked = errors[sample_positions(0, errors.size)]
-            self.counts[:BUCKETS] += bucket_counts(picked).astype(np.uint32)
+            picked = errors[choose_sample_positions(0, errors.size)]
+            self.counts[:BUCKETS] += count_buckets(picked).astype(np.uint32)
 
     def measured(self, tolerance: Tolerance) -> Measured:
         totals = dataclasses.replace(self._totals, pairs=dataclasses.replace(self._totals.pairs))
         pairs = totals.pairs
         counts = self.counts.astype(np.int64).reshape(2, BUCKETS).sum(axis=0)
         pairs.histogram = counts if pairs.histogram is None else pairs.histogram + counts
-        one, other = (_like(dtype, (self._size,)) for dtype in self._types)
-        found = finish.comparison(one, other, totals, tolerance, quantiles=None, statistic=self._statistic)
+        one, other = (_make_empty_like(dtype, (self._size,)) for dtype in self._types)
+        found = finish.finish_comparison(one, other, totals, tolerance, quantiles=None, statistic=self._statistic)
         flat = {"first_mismatch": pairs.first_mismatch, "max_abs_index": pairs.max_abs_at,
                 "max_rel_index": pairs.max_rel_at}  # fmt: skip
-        places: dict[str, Any] = {key: finish.index(flat[key], shape) for key, shape in self._shapes.items()}
+        places: dict[str, Any] = {key: finish.unravel_index(flat[key], shape) for key, shape in self._shapes.items()}
         base, target = (dataclasses.replace(side, shape=self._shape) for side in (found.base, found.target))
-        return measuring.measured(dataclasses.replace(found, base=base, target=target, **places), totals)
+        return measuring.attach_totals(dataclasses.replace(found, base=base, target=target, **places), totals)
 
 
-def _most(one: float | None, other: float | None) -> float | None:
+def _larger_of(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else max(one, other)
 
 
-def _like(dtype: np.dtype[Any], shape: Shape) -> Array:
+def _make_empty_like(dtype: np.dtype[Any], shape: Shape) -> Array:
     """Return an array of that type and shape, of no memory: ``finish`` asks of one no more."""
     return np.broadcast_to(np.zeros((), dtype), shape)

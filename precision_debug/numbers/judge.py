@@ -11,10 +11,18 @@ from typing import Any
 
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
-from .born import CLAMPED, MASK, is_broken, peak
+from .born import CLAMPED, MASK, is_broken, largest_magnitude
 from .number_types import QUANTISED
 
-__all__ = ["HIDDEN", "as_expected", "judged", "lost_slices", "told_slices", "validated", "verdict"]
+__all__ = [
+    "HIDDEN",
+    "as_expected",
+    "decide_status",
+    "describe_lost_slices",
+    "fail_non_finite",
+    "judge_row",
+    "lost_slice_arguments",
+]
 
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
@@ -25,20 +33,20 @@ and less than 1e-2 in BF16, however small the tensor is.
 """
 
 
-def judged(
+def judge_row(
     row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False, rounded: bool = False,
     turned: Reason = NOTHING,
 ) -> Row:  # fmt: skip
     """Return the row with its verdict: what hooks, --fail_fast, a search and the report all ask.
 
-    allowed: relative L2 error that decides where the user gave no tolerance (see ``explain.allowed_by``); None: not
+    allowed: relative L2 error that decides where the user gave no tolerance (see ``explain.bound_of``); None: not
     known yet. validate: see RunSpec. rounded: whole numbers that are floats, rounded, and are judged as these.
     turned: that decisions which rounding takes otherwise are all that it differs by, so that without a tolerance it
     passes. A row without numbers keeps its status, but for what ``validate`` finds. To judge a judged row again, by
     another bound, gives what the other bound alone gives.
     """
     if row.comparison is not None and row.status in _JUDGED:
-        status, reason = verdict(row.comparison, tolerance)
+        status, reason = decide_status(row.comparison, tolerance)
         if reason.code == "shape" and _may_be_turned(row, row.comparison):
             status, reason = Status.INCONCLUSIVE, say("turned")
         row = row.replace(status=status, reason=reason)
@@ -46,7 +54,7 @@ def judged(
             row = as_expected(row, allowed, rounded=rounded)
             if turned and row.status is Status.FAIL:
                 row = row.replace(status=Status.PASS, reason=turned)
-    return validated(row) if validate else row
+    return fail_non_finite(row) if validate else row
 
 
 def _may_be_turned(row: Row, numbers: Comparison) -> bool:
@@ -61,7 +69,7 @@ def _may_be_turned(row: Row, numbers: Comparison) -> bool:
 _JUDGED = frozenset({Status.PASS, Status.FAIL, Status.INCONCLUSIVE})
 
 
-def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reason]:
+def decide_status(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reason]:
     """PASS, FAIL or INCONCLUSIVE, and in a few words why it does not pass ("" where it does).
 
     Whatever the statistic, a pair fails where shapes or types do not compare, where a NaN stands on one side only
@@ -75,12 +83,12 @@ def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reaso
     if not comparison.base.elements:
         return Status.INCONCLUSIVE, say("empty")
     if comparison.lost:
-        return Status.FAIL, lost_slices(comparison)
-    hidden = _hidden(comparison, tolerance)
+        return Status.FAIL, describe_lost_slices(comparison)
+    hidden = _explain_empty_pass(comparison, tolerance)
     return (Status.INCONCLUSIVE, hidden) if hidden else (Status.PASS, NOTHING)
 
 
-def validated(row: Row) -> Row:
+def fail_non_finite(row: Row) -> Row:
     """Return the row where every NaN and Inf is out of tolerance, on whichever side it stands and compared or not."""
     if row.status is Status.FAIL or not row.non_finite:
         return row
@@ -106,24 +114,24 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row
     if numbers.lost:
-        return row.replace(status=Status.FAIL, reason=lost_slices(numbers))
+        return row.replace(status=Status.FAIL, reason=describe_lost_slices(numbers))
     if error <= allowed or _is_mask_alone(row, numbers, allowed):
         return row.replace(status=Status.PASS, reason=NOTHING)
     reason = say("beyond", error=error, allowed=allowed)
     return row.replace(status=Status.FAIL, reason=reason)
 
 
-def lost_slices(numbers: Comparison) -> Reason:
+def describe_lost_slices(numbers: Comparison) -> Reason:
     """Return which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing
     here."""
-    told = told_slices(numbers)
+    told = lost_slice_arguments(numbers)
     return say(
         "slices_lost", slices=told["slices"], axis=told["axis"], count=told["count"], all=told["all"],
         part=told["part"], peak=told["peak"], largest=told["largest"],
     )  # fmt: skip
 
 
-def told_slices(numbers: Comparison) -> dict[str, Any]:
+def lost_slice_arguments(numbers: Comparison) -> dict[str, Any]:
     """Return what is said of the slices that are lost: which, how many of how many, of which axis, and how large they
     are."""
     lost = numbers.lost
@@ -152,7 +160,13 @@ def _is_mask_alone(row: Row, numbers: Comparison, allowed: float) -> bool:
         base, target = numbers.base, numbers.target
         ends = ((base.max, target.max, -1), (base.min, target.min, 1))
         return any((b or 0.0) * sign > MASK and (t or 0.0) * sign >= CLAMPED for b, t, sign in ends)
-    if own is None or own.born_nan or own.born_inf or peak(numbers.base) <= MASK or peak(numbers.target) < CLAMPED:
+    if (
+        own is None
+        or own.born_nan
+        or own.born_inf
+        or largest_magnitude(numbers.base) <= MASK
+        or largest_magnitude(numbers.target) < CLAMPED
+    ):
         return False
     return own.rel_l2 is not None and own.inherited is not None and max(own.rel_l2, own.inherited) <= allowed
 
@@ -162,9 +176,9 @@ def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]
         return False, say("shape")
     if comparison.mismatched is None:
         return False, say("types", base=comparison.base.dtype, target=comparison.target.dtype)
-    special = _special(comparison) if comparison.required_atol == math.inf else NOTHING
+    special = _explain_special_values(comparison) if comparison.required_atol == math.inf else NOTHING
     if tolerance.check_error_stat != "elemwise" and comparison.mean_abs is not None:
-        return (False, special) if special else _by_statistic(comparison, tolerance)
+        return (False, special) if special else _judge_by_statistic(comparison, tolerance)
     if comparison.mismatched == 0:
         return True, NOTHING
     count, every = comparison.mismatched, comparison.base.elements
@@ -173,7 +187,7 @@ def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]
     return False, say("elements", count=count, all=every)
 
 
-def _hidden(comparison: Comparison, tolerance: Tolerance) -> Reason:
+def _explain_empty_pass(comparison: Comparison, tolerance: Tolerance) -> Reason:
     """Return why a pass says nothing, "" where it does: see HIDDEN."""
     error, rms = comparison.relative_l2, comparison.base.rms
     if error is not None and error > HIDDEN and tolerance.rtol >= 1:
@@ -185,7 +199,7 @@ def _hidden(comparison: Comparison, tolerance: Tolerance) -> Reason:
     return say("hidden", atol=tolerance.atol, rms=rms, error=error)
 
 
-def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]:
+def _judge_by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]:
     absolute, relative = comparison.stat_abs, comparison.stat_rel
     if absolute is None or relative is None:
         return False, say("not_computed", statistic=tolerance.check_error_stat)
@@ -197,7 +211,7 @@ def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, R
     return False, say("statistic", name=name, abs=absolute, atol=tolerance.atol, rel=relative, rtol=tolerance.rtol)
 
 
-def _special(comparison: Comparison) -> Reason:
+def _explain_special_values(comparison: Comparison) -> Reason:
     for what in ("NaN", "inf"):
         of_base, of_target = _count(comparison.base, what), _count(comparison.target, what)
         if of_base and of_target:

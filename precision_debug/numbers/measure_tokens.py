@@ -18,7 +18,16 @@ from ..records import Number
 from .arrays import as_array
 from .told import Token, Tokens, TokenSequence
 
-__all__ = ["MOST", "Roles", "ids_among", "log_probability", "mean_kl", "measure_tokens", "otherwise", "roles_of"]
+__all__ = [
+    "MOST",
+    "Roles",
+    "change_middle_token",
+    "compute_mean_kl",
+    "find_ids",
+    "find_roles",
+    "log_probability",
+    "measure_tokens",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,14 +55,14 @@ class Roles:
     mask: str = ""
 
 
-def roles_of(
+def find_roles(
     feeds: Mapping[str, Any], base: Mapping[str, Any], target: Mapping[str, Any], target_names: Mapping[str, str]
 ) -> Roles | None:
     """Return what looks like token ids, and like logits of a next token; None where nothing does.
 
     Ids are whole numbers of shape [rows, tokens] or [tokens], logits floats with one more axis, or with the two first
     as one. target_names: the target's name of an output, by the baseline's. Whether the model is causal is for its run
-    to say: see ``otherwise``.
+    to say: see ``change_middle_token``.
     """
     for name in sorted(base, key=lambda one: ("logits" not in one.lower(), list(base).index(one))):
         there = target_names.get(name, name)
@@ -62,9 +71,9 @@ def roles_of(
         shape = tuple(getattr(base[name], "shape", ()))
         if len(shape) < 2 or shape[-1] < _LEAST_CLASSES or not _is_float(base[name]):
             continue
-        found = ids_among(feeds, math.prod(shape[:-1]), shape[-1])
+        found = find_ids(feeds, math.prod(shape[:-1]), shape[-1])
         if found is not None and math.prod(getattr(target[there], "shape", ())) == math.prod(shape):
-            return Roles(ids=found, logits=name, target_logits=there, mask=_mask_among(feeds, found))
+            return Roles(ids=found, logits=name, target_logits=there, mask=_find_mask(feeds, found))
     return None
 
 
@@ -72,7 +81,7 @@ def _is_float(value: Any) -> bool:
     return "float" in str(getattr(value, "dtype", ""))
 
 
-def ids_among(feeds: Mapping[str, Any], count: int = 0, classes: int = 0) -> str | None:
+def find_ids(feeds: Mapping[str, Any], count: int = 0, classes: int = 0) -> str | None:
     """Return the input that looks like token ids, [rows, tokens] or [tokens]. count: how many there must be, classes:
     above all of them; 0: any."""
     for name in sorted(feeds, key=lambda one: not one.lower().endswith(("ids", "tokens"))):
@@ -86,18 +95,18 @@ def ids_among(feeds: Mapping[str, Any], count: int = 0, classes: int = 0) -> str
     return None
 
 
-def _mask_among(feeds: Mapping[str, Any], ids: str) -> str:
+def _find_mask(feeds: Mapping[str, Any], ids: str) -> str:
     shape = np.shape(feeds[ids])
     masks = [name for name in feeds if "attention_mask" in name.lower() and np.shape(feeds[name]) == shape]
     return masks[0] if masks else ""
 
 
-def otherwise(feeds: Mapping[str, Any], roles: Roles, classes: int) -> tuple[dict[str, Any], Array] | None:
+def change_middle_token(feeds: Mapping[str, Any], roles: Roles, classes: int) -> tuple[dict[str, Any], Array] | None:
     """Return the feeds with another token in the middle of each row, and which places come before it, [rows, tokens]: a
     causal model answers those as it did. None where no row has two tokens that count."""
     ids = np.array(feeds[roles.ids])
     rows = ids.reshape(-1, ids.shape[-1])
-    counts = _counted(feeds, roles, rows.shape)
+    counts = _find_counted_tokens(feeds, roles, rows.shape)
     before = np.zeros(rows.shape, bool)
     for row in range(len(rows)):
         places = np.flatnonzero(counts[row])
@@ -108,7 +117,7 @@ def otherwise(feeds: Mapping[str, Any], roles: Roles, classes: int) -> tuple[dic
     return ({**feeds, roles.ids: ids}, before) if before.any() else None
 
 
-def _counted(feeds: Mapping[str, Any], roles: Roles, shape: tuple[int, ...]) -> Array:
+def _find_counted_tokens(feeds: Mapping[str, Any], roles: Roles, shape: tuple[int, ...]) -> Array:
     """Return which tokens count, by the mask."""
     if not roles.mask:
         return np.ones(shape, bool)
@@ -118,7 +127,7 @@ def _counted(feeds: Mapping[str, Any], roles: Roles, shape: tuple[int, ...]) -> 
 
 def log_probability(logits: Any, line: int, token: int) -> float:
     """Of one token in one line of the logits, [rows * tokens, classes] in any shape."""
-    return float(_log_softmax(_lines(logits)[line : line + 1].astype(np.float64))[0, token])
+    return float(_log_softmax(_flatten_logits(logits)[line : line + 1].astype(np.float64))[0, token])
 
 
 def measure_tokens(
@@ -129,8 +138,8 @@ def measure_tokens(
     L2 error at each token, [tensors, rows * tokens], NaN where it was not seen."""
     ids = np.atleast_2d(np.asarray(feeds[roles.ids]))
     rows, length = ids.shape
-    counts = _counted(feeds, roles, ids.shape)
-    ours, theirs = _lines(base), _lines(target)
+    counts = _find_counted_tokens(feeds, roles, ids.shape)
+    ours, theirs = _flatten_logits(base), _flatten_logits(target)
     tokens: list[Token] = []
     places: list[int] = []
     sequences = []
@@ -138,19 +147,19 @@ def measure_tokens(
         said: list[Token] = []
         lines = slice(row * length, (row + 1) * length)
         last = int(np.flatnonzero(counts[row])[-1]) if counts[row].any() else -1
-        for first, one in _blocks(ours[lines]):
+        for first, one in _iterate_blocks(ours[lines]):
             other = np.asarray(theirs[lines][first : first + len(one)], np.float64)
-            for offset, token in enumerate(_compared(row, first, one, other, ids[row], last)):
+            for offset, token in enumerate(_compare_predictions(row, first, one, other, ids[row], last)):
                 if counts[row, first + offset] and (first + offset == last or counts[row, first + offset + 1]):
                     said.append(token)
                     places.append(row * length + first + offset)
         tokens += said
-        sequences.append(_over(row, said))
+        sequences.append(_summarise_sequence(row, said))
     kept = tokens[:MOST]
     names, errors = profiles if profiles is not None else ((), np.empty((0, 0)))
     return Tokens(
         ids=roles.ids, logits=roles.logits, vocabulary=ours.shape[-1], predictions=len(tokens), tokens=tuple(kept),
-        sequences=tuple(sequences), tensors=tuple(names), profiles=_profiles(kept, places, errors),
+        sequences=tuple(sequences), tensors=tuple(names), profiles=_profile_errors(kept, places, errors),
         sample=sample,
     )  # fmt: skip
 
@@ -159,23 +168,25 @@ _PROFILED = 200_000
 """Numbers of profiles that a report holds: of more, the predictions that differ most have theirs."""
 
 
-def _profiles(tokens: Sequence[Token], places: Sequence[int], errors: Array) -> dict[str, tuple[Number | None, ...]]:
+def _profile_errors(
+    tokens: Sequence[Token], places: Sequence[int], errors: Array
+) -> dict[str, tuple[Number | None, ...]]:
     if not len(errors):
         return {}
     most = max(1, _PROFILED // len(errors))
-    far = sorted(range(len(tokens)), key=lambda n: -_size(tokens[n]))[:most]
+    far = sorted(range(len(tokens)), key=lambda n: -_size_of_token(tokens[n]))[:most]
     return {
         str(n): tuple(None if math.isnan(value) else float(f"{value:.3g}") for value in errors[:, places[n]].tolist())
         for n in sorted(far)
     }
 
 
-def _size(token: Token) -> float:
+def _size_of_token(token: Token) -> float:
     value = abs(token.difference) if token.difference is not None else float(token.kl)
     return math.inf if math.isnan(value) else value
 
 
-def _compared(row: int, first: int, ours: Array, theirs: Array, ids: Array, last: int) -> list[Token]:
+def _compare_predictions(row: int, first: int, ours: Array, theirs: Array, ids: Array, last: int) -> list[Token]:
     """Return the predictions of some places that follow each other."""
     with np.errstate(all="ignore"):
         logs, others = _log_softmax(ours), _log_softmax(theirs)
@@ -205,7 +216,7 @@ def _compared(row: int, first: int, ours: Array, theirs: Array, ids: Array, last
     return found
 
 
-def _over(row: int, tokens: Sequence[Token]) -> TokenSequence:
+def _summarise_sequence(row: int, tokens: Sequence[Token]) -> TokenSequence:
     """Of one row of the batch."""
     known = [one for one in tokens if one.base is not None and one.target is not None]
     ours, theirs = (np.array([getattr(one, side) for one in known], np.float64) for side in ("base", "target"))
@@ -225,13 +236,13 @@ def _over(row: int, tokens: Sequence[Token]) -> TokenSequence:
     )  # fmt: skip
 
 
-def _lines(logits: Any) -> Array:
+def _flatten_logits(logits: Any) -> Array:
     """[rows * tokens, classes]."""
     array = as_array(logits)
     return array.reshape(-1, array.shape[-1])
 
 
-def _blocks(lines: Array) -> list[tuple[int, Array]]:
+def _iterate_blocks(lines: Array) -> list[tuple[int, Array]]:
     """In float64, some lines at a time."""
     step = max(1, _AT_ONCE // max(1, lines.shape[-1]))
     return [(n, lines[n : n + step].astype(np.float64)) for n in range(0, len(lines), step)]
@@ -244,7 +255,7 @@ def _log_softmax(logits: Array) -> Array:
         return found
 
 
-def mean_kl(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
+def compute_mean_kl(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
     """Return KL(baseline || target) of a language model's predictions, in nats, the mean of all places.
 
     base, target: outputs by name; the logits are the floats with most classes. Raises ValueError where there are none.
@@ -255,7 +266,7 @@ def mean_kl(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
         raise ValueError("no output holds scores of tokens")
     name = max(scores, key=lambda one: scores[one][-1])
     classes = scores[name][-1]
-    mine, theirs = (_lines(as_array(side[name], name=name)) for side in (base, target))
+    mine, theirs = (_flatten_logits(as_array(side[name], name=name)) for side in (base, target))
     total, step = 0.0, max(1, _AT_ONCE // classes)
     for begin in range(0, len(mine), step):
         ours, other = (_log_softmax(np.asarray(one[begin : begin + step], np.float64)) for one in (mine, theirs))

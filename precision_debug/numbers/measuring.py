@@ -13,11 +13,11 @@ import numpy as np
 from ..errors import UsageError
 from ..records import Comparison, TensorStats, Tolerance
 from . import blocks, finish, native, numpy_pass, statistic
-from .blocks import Array, flat_reader, is_numeric, may_overflow, with_both_parts
+from .blocks import Array, is_numeric, make_flat_reader, may_overflow, with_both_parts
 from .merged import Measured
-from .totals import Pairs, Task, Totals
+from .totals import PairTotals, Task, Totals
 
-__all__ = ["EXACT_BELOW", "chooser", "compare", "describe", "measure", "measured", "tolerance_for"]
+__all__ = ["EXACT_BELOW", "attach_totals", "choose_tolerance", "compare", "describe", "make_rank_chooser", "measure"]
 
 EXACT_BELOW = 65536
 """Tensors with fewer elements get exact quantiles, the others a sampled histogram's."""
@@ -51,15 +51,15 @@ def compare(
 def measure(base: Any, target: Any, tolerance: Tolerance | None = None, *, threads: int = 0) -> Measured:
     """As ``compare``, with the totals that the numbers were made of: see ``merged``."""
     found, totals = _compare(base, target, tolerance, threads)
-    return measured(found, totals)
+    return attach_totals(found, totals)
 
 
-def measured(found: Comparison, totals: Totals | None) -> Measured:
+def attach_totals(found: Comparison, totals: Totals | None) -> Measured:
     """Return the numbers with their totals beside them."""
     return Measured(**{one.name: getattr(found, one.name) for one in dataclasses.fields(found)}, totals=totals)
 
 
-def tolerance_for(tolerance: Tolerance | None, *types: np.dtype[Any]) -> Tolerance:
+def choose_tolerance(tolerance: Tolerance | None, *types: np.dtype[Any]) -> Tolerance:
     """Return what arrays are compared by: whole numbers are equal or wrong where nobody gave a tolerance."""
     tolerance = tolerance or Tolerance(given=False)
     whole = all(one.kind in "iub" for one in types)
@@ -70,15 +70,15 @@ def _compare(
     base: Any, target: Any, tolerance: Tolerance | None, threads: int, quantiles: bool = True
 ) -> tuple[Comparison, Totals | None]:
     base, target = with_both_parts(np.asarray(base)), with_both_parts(np.asarray(target))
-    tolerance = tolerance_for(tolerance, base.dtype, target.dtype)
+    tolerance = choose_tolerance(tolerance, base.dtype, target.dtype)
     _check(tolerance)
     if base.shape != target.shape:
-        return _apart(base, target, threads, shapes_match=False), None
+        return _compare_kinds_apart(base, target, threads, shapes_match=False), None
     if not (is_numeric(base.dtype) and is_numeric(target.dtype)):
-        return _by_equality(base, target, threads), None
+        return _compare_by_equality(base, target, threads), None
     task = Task(
-        base=flat_reader(base),
-        target=flat_reader(target),
+        base=make_flat_reader(base),
+        target=make_flat_reader(target),
         size=base.size,
         tolerance=tolerance,
         keep="nothing" if not quantiles else "errors" if base.size < EXACT_BELOW else "histogram",
@@ -89,17 +89,17 @@ def _compare(
         totals = kernel.measure(task, base.dtype, target.dtype)
     else:
         totals = numpy_pass.measure(task)
-    scales = finish.rescaled(totals)
+    scales = finish.choose_scales(totals)
     if scales != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
         totals = numpy_pass.measure(dataclasses.replace(task, scales=scales))
     numpy_pass.count_negative_infinities(task, totals)
-    found = finish.comparison(
+    found = finish.finish_comparison(
         base,
         target,
         totals,
         tolerance,
-        quantiles=_exact_quantiles(task, totals.pairs, kernel) if quantiles else (None,) * len(finish.QUANTILES),
-        statistic=statistic.error_statistic(task, totals),
+        quantiles=_find_exact_quantiles(task, totals.pairs, kernel) if quantiles else (None,) * len(finish.QUANTILES),
+        statistic=statistic.compute_error_statistic(task, totals),
     )
     return found, totals
 
@@ -116,39 +116,39 @@ def describe(array: Any, *, threads: int = 0) -> TensorStats:
 
 def _describe(array: Array, threads: int) -> tuple[TensorStats, Totals | None]:
     if not is_numeric(array.dtype):
-        return finish.bare_stats(array), None
-    read, kernel = flat_reader(array), native.load()
+        return finish.describe_without_numbers(array), None
+    read, kernel = make_flat_reader(array), native.load()
     if kernel is not None and kernel.supports(array.dtype):
         totals = kernel.measure_side(read, array.size, array.dtype, threads)
     else:
         totals = numpy_pass.measure_side(read, array.size)
-    scale = finish.rescaled(totals).base
+    scale = finish.choose_scales(totals).base
     if scale and may_overflow(array.dtype):
         totals = numpy_pass.measure_side(read, array.size, scale)
     if totals.base.inf:
         numpy_pass.count_negative_infinities(Task.of_one(read, array.size), totals)
-    return finish.stats(array, totals.base, totals.scales.base), totals
+    return finish.finish_stats(array, totals.base, totals.scales.base), totals
 
 
-def _exact_quantiles(task: Task, pairs: Pairs, kernel: native.Kernel | None) -> list[float] | None:
+def _find_exact_quantiles(task: Task, pairs: PairTotals, kernel: native.Kernel | None) -> list[float] | None:
     if pairs.finite == 0:
         return None
     if task.keep == "errors":
-        return statistic.quantiles(chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
+        return statistic.find_quantiles(make_rank_chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
     if pairs.histogram is not None and int(pairs.histogram.sum()) < _ENOUGH:
-        choose = partial(statistic.select, partial(statistic.errors, task), pairs.finite)
-        return statistic.quantiles(choose, pairs.finite, finish.QUANTILES)
+        choose = partial(statistic.select, partial(statistic.iterate_errors, task), pairs.finite)
+        return statistic.find_quantiles(choose, pairs.finite, finish.QUANTILES)
     return None
 
 
-def chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[int]], list[float]]:
+def make_rank_chooser(pairs: PairTotals, kernel: native.Kernel | None) -> Callable[[Sequence[int]], list[float]]:
     """Return what gives the errors of some ranks, of pairs whose errors were all kept."""
     if kernel is not None and len(pairs.diffs) == 1:
         return partial(kernel.select, pairs.diffs[0])
     return partial(statistic.select, lambda: iter(pairs.diffs), pairs.finite)
 
 
-def _apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> Comparison:
+def _compare_kinds_apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> Comparison:
     (base_stats, totals), (target_stats, _) = _describe(base, threads), _describe(target, threads)
     return Comparison(
         base=base_stats,
@@ -159,9 +159,9 @@ def _apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> C
     )
 
 
-def _by_equality(base: Array, target: Array, threads: int) -> Comparison:
-    comparison = _apart(base, target, threads, shapes_match=True)
-    found = blocks.unequal(base, target)
+def _compare_by_equality(base: Array, target: Array, threads: int) -> Comparison:
+    comparison = _compare_kinds_apart(base, target, threads, shapes_match=True)
+    found = blocks.count_unequal(base, target)
     if found is None:
         return comparison
     count, at = found

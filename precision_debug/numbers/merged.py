@@ -3,7 +3,7 @@
 The merge of any split, in any order, is the whole bit for bit: counts and histograms are integers, sums are exact
 (``exact_sum``), extremes are kept with their sample and index, the first of equals winning. A sample enters by the
 totals of one pass over its tensors, whose own sums are rounded as ever: within n * 2^-53 of the sum of magnitudes of
-its n elements. Quantiles come from the one histogram that all kernels fill: see ``histogram.quantiles``.
+its n elements. Quantiles come from the one histogram that all kernels fill: see ``histogram.estimate_quantiles``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ from . import finish, histogram
 from .exact_sum import ExactSum, sum_of_squares
 from .metrics import DECLARED
 from .slices import MergedSlices, SliceTotals, judge_slices
-from .totals import Pairs, Scales, Side, Totals
+from .totals import PairTotals, Scales, SideTotals, Totals
 
 __all__ = [
-    "WORST", "Measured", "Merged", "MergedSide", "Place", "from_plain", "plain", "side_from_plain", "side_to_plain",
+    "WORST",
+    "Measured",
+    "Merged",
+    "MergedSide",
+    "Place",
+    "drop_totals",
+    "from_plain",
+    "side_from_plain",
+    "side_to_plain",
     "to_plain",
 ]  # fmt: skip
 
@@ -43,7 +51,7 @@ class Measured(Comparison):
     by_slice: SliceTotals | None = field(default=None, compare=False, repr=False)
 
 
-def plain(found: Comparison) -> Comparison:
+def drop_totals(found: Comparison) -> Comparison:
     """Return the numbers without their totals, as a journal takes them."""
     return Comparison(**{one.name: getattr(found, one.name) for one in fields(Comparison)})
 
@@ -73,7 +81,7 @@ class MergedSide:
     squares: ExactSum = NOTHING
 
     @classmethod
-    def of(cls, stats: TensorStats, side: Side | None, scale: int) -> MergedSide:
+    def of(cls, stats: TensorStats, side: SideTotals | None, scale: int) -> MergedSide:
         """side: its totals; without them, sums come from the mean and the RMS."""
         finite = stats.elements - stats.nan - stats.inf
         if side is not None:
@@ -91,7 +99,7 @@ class MergedSide:
         return MergedSide(
             dtype=self.dtype, shape=self.shape, elements=self.elements + other.elements, nan=self.nan + other.nan,
             inf=self.inf + other.inf, negative_inf=self.negative_inf + other.negative_inf,
-            min=_least(self.min, other.min), max=_most(self.max, other.max),
+            min=_smaller_of(self.min, other.min), max=_larger_of(self.max, other.max),
             sum=self.sum + other.sum, squares=self.squares + other.squares,
         )  # fmt: skip
 
@@ -99,7 +107,7 @@ class MergedSide:
     def stats(self) -> TensorStats:
         """The numbers of all elements together."""
         finite = self.elements - self.nan - self.inf
-        power = _power(self.squares)
+        power = _choose_power(self.squares)
         return TensorStats(
             dtype=self.dtype, shape=self.shape, elements=self.elements, min=self.min, max=self.max, nan=self.nan,
             inf=self.inf, negative_inf=self.negative_inf, mean=self.sum.scaled(0, finite) if finite else None,
@@ -158,8 +166,8 @@ class Merged:
 
         largest, wildest = (found.max_abs, found.max_abs_index), (found.max_rel, found.max_rel_index)
         if pairs is not None:  # a row's own are infinite where NaN or Inf were born, and so is what they are merged to
-            largest = pairs.max_abs, finish.index(pairs.max_abs_at, found.base.shape)
-            wildest = pairs.max_rel, finish.index(pairs.max_rel_at, found.base.shape)
+            largest = pairs.max_abs, finish.unravel_index(pairs.max_abs_at, found.base.shape)
+            wildest = pairs.max_rel, finish.unravel_index(pairs.max_rel_at, found.base.shape)
 
         def place(value: float | None, index: Shape | None) -> Place | None:
             return None if value is None or index is None else Place(value=value, sample=sample, index=index)
@@ -169,7 +177,7 @@ class Merged:
             "sum_abs": ExactSum.of(pairs.sum_abs, scales.diff), "squares": ExactSum.of(pairs.squares, 2 * scales.diff),
             "base_squares": ExactSum.of(pairs.base_squares, 2 * scales.base),
             "target_squares": ExactSum.of(pairs.target_squares, 2 * scales.target),
-            "dot": ExactSum.of(pairs.dot, scales.base + scales.target), "sketch": _sketch(pairs),
+            "dot": ExactSum.of(pairs.dot, scales.base + scales.target), "sketch": _sketch_of(pairs),
             "counted": {one.name: ExactSum.of(pairs.declared.get(one.name, 0)) for one in DECLARED},
         }  # fmt: skip
         return cls(
@@ -180,7 +188,7 @@ class Merged:
             first_mismatch=place(0.0, found.first_mismatch), max_abs=place(*largest),
             max_rel=place(*wildest), stat_abs=found.stat_abs, stat_rel=found.stat_rel,
             required_atol=found.required_atol, required_rtol=found.required_rtol, fp16_overflow=found.fp16_overflow,
-            fp16_subnormal=found.fp16_subnormal, identical=found.identical, worst=((badness(found), sample),),
+            fp16_subnormal=found.fp16_subnormal, identical=found.identical, worst=((rank_badness(found), sample),),
             slices=MergedSlices.of(by_slice) if by_slice is not None else None, **shared,
         )  # fmt: skip
 
@@ -190,13 +198,13 @@ class Merged:
         if other.first < one.first:
             one, other = other, one
         added: dict[str, Any] = {name: getattr(one, name) + getattr(other, name) for name in _ADDED}
-        most: dict[str, Any] = {name: _most(getattr(one, name), getattr(other, name)) for name in _MOST}
+        most: dict[str, Any] = {name: _larger_of(getattr(one, name), getattr(other, name)) for name in _MOST}
         return Merged(
             first=one.first, base=one.base.merged(other.base), target=one.target.merged(other.target),
-            first_mismatch=_earlier(one.first_mismatch, other.first_mismatch),
-            max_abs=_larger(one.max_abs, other.max_abs), max_rel=_larger(one.max_rel, other.max_rel),
-            counted=_summed(one.counted, other.counted, NOTHING), identical=one.identical and other.identical,
-            sketch=_summed(one.sketch, other.sketch, 0),
+            first_mismatch=_earlier_place(one.first_mismatch, other.first_mismatch),
+            max_abs=_larger_place(one.max_abs, other.max_abs), max_rel=_larger_place(one.max_rel, other.max_rel),
+            counted=_sum_counts(one.counted, other.counted, NOTHING), identical=one.identical and other.identical,
+            sketch=_sum_counts(one.sketch, other.sketch, 0),
             worst=tuple(sorted((*one.worst, *other.worst), key=lambda pair: (-pair[0], pair[1]))[:WORST]),
             slices=one.slices.merged(other.slices) if one.slices is not None and other.slices is not None else None,
             **added, **most,
@@ -213,7 +221,7 @@ class Merged:
         pairs, scales = mine.pairs, mine.scales
         quantiles: list[float | None] = [None] * len(finish.QUANTILES)
         if self.sketch and self.max_abs is not None:
-            quantiles = list(histogram.quantiles(self.sketch, finish.QUANTILES, self.max_abs.value))
+            quantiles = list(histogram.estimate_quantiles(self.sketch, finish.QUANTILES, self.max_abs.value))
         has_sums = finite > 0
         return Comparison(
             base=base, target=target, shapes_match=not self.unlike, mismatched=self.mismatched, apart=self.apart,
@@ -226,19 +234,24 @@ class Merged:
             mean_abs=self.sum_abs.scaled(0, finite) if has_sums else None,
             mean_rel=self.sum_rel.scaled(0, finite) if has_sums else None,
             rmse=_ldexp(math.sqrt(self.squares.scaled(2 * scales.diff, finite)), scales.diff) if has_sums else None,
-            cosine_distance=finish.cosine_distance(mine) if has_sums else None,
-            sqnr_db=finish.sqnr(mine) if has_sums else None,
+            cosine_distance=finish.compute_cosine_distance(mine) if has_sums else None,
+            sqnr_db=finish.compute_sqnr(mine) if has_sums else None,
             abs_p50=quantiles[0], abs_p90=quantiles[1], abs_p99=quantiles[2], abs_p999=quantiles[3],
             quantiles_exact=not has_sums, stat_abs=self.stat_abs, stat_rel=self.stat_rel,
             required_atol=self.required_atol, required_rtol=self.required_rtol, fp16_overflow=self.fp16_overflow,
             fp16_subnormal=self.fp16_subnormal, identical=self.identical,
-            slices=judge_slices(self.slices.totals if self.slices is not None else None), **finish.declared(pairs),
+            slices=judge_slices(self.slices.totals if self.slices is not None else None),
+            **finish.finish_declared_metrics(pairs),
         )  # fmt: skip
 
     def _floats(self) -> Totals:
         """Return what ``finish`` reads, each sum rounded once."""
-        diff, base, target = _power(self.squares), _power(self.base_squares), _power(self.target_squares)
-        pairs = Pairs(
+        diff, base, target = (
+            _choose_power(self.squares),
+            _choose_power(self.base_squares),
+            _choose_power(self.target_squares),
+        )
+        pairs = PairTotals(
             finite=self.finite, squares=self.squares.scaled(2 * diff),
             base_squares=self.base_squares.scaled(2 * base), target_squares=self.target_squares.scaled(2 * target),
             dot=self.dot.scaled(base + target), declared={name: float(one) for name, one in self.counted.items()},
@@ -253,7 +266,7 @@ _ADDED = (
 _MOST = ("stat_abs", "stat_rel", "required_atol", "required_rtol")
 
 
-def badness(found: Comparison) -> float:
+def rank_badness(found: Comparison) -> float:
     """Return how bad one sample is: its relative L2 error; inf where shapes differ or one side is not a number."""
     if not found.shapes_match or found.mismatched is None or (found.required_atol == math.inf and found.mismatched):
         return math.inf
@@ -261,44 +274,44 @@ def badness(found: Comparison) -> float:
     return float(found.mismatched) if error is None else error
 
 
-def _sketch(pairs: Pairs) -> dict[int, int]:
+def _sketch_of(pairs: PairTotals) -> dict[int, int]:
     if pairs.histogram is not None:
         entered = int(pairs.histogram.sum())
-        return histogram.sparse(pairs.histogram, max(1, round(pairs.finite / entered)) if entered else 1)
+        return histogram.make_sketch(pairs.histogram, max(1, round(pairs.finite / entered)) if entered else 1)
     counts: dict[int, int] = {}
     for errors in pairs.diffs:
-        counts = _summed(counts, histogram.of_errors(errors), 0)
+        counts = _sum_counts(counts, histogram.sketch_errors(errors), 0)
     return counts
 
 
-def _summed(one: Mapping[Any, Any], other: Mapping[Any, Any], zero: Any) -> dict[Any, Any]:
+def _sum_counts(one: Mapping[Any, Any], other: Mapping[Any, Any], zero: Any) -> dict[Any, Any]:
     both = dict(one)
     for key, value in other.items():
         both[key] = both.get(key, zero) + value
     return both
 
 
-def _least(one: float | None, other: float | None) -> float | None:
+def _smaller_of(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _most(one: float | None, other: float | None) -> float | None:
+def _larger_of(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else max(one, other)
 
 
-def _larger(one: Place | None, other: Place | None) -> Place | None:
+def _larger_place(one: Place | None, other: Place | None) -> Place | None:
     if one is None or other is None:
         return one or other
     return min(one, other, key=lambda place: (-place.value, place.sample, place.index))
 
 
-def _earlier(one: Place | None, other: Place | None) -> Place | None:
+def _earlier_place(one: Place | None, other: Place | None) -> Place | None:
     if one is None or other is None:
         return one or other
     return min(one, other, key=lambda place: (place.sample, place.index))
 
 
-def _power(squares: ExactSum) -> int:
+def _choose_power(squares: ExactSum) -> int:
     """Return the exponent by which roots of the sum are scaled so that float64 holds the sum; 0 for usual values."""
     if not squares.mantissa:
         return 0
@@ -322,7 +335,7 @@ _PLACES = ("first_mismatch", "max_abs", "max_rel")
 def to_plain(merged: Merged) -> dict[str, Any]:
     """Fields by name; those at their default are left out."""
     plain: dict[str, Any] = {}
-    for name, value in _stated(merged):
+    for name, value in _list_stated_fields(merged):
         if name in _SIDES:
             plain[name] = side_to_plain(value)
         elif name in _PLACES:
@@ -334,7 +347,7 @@ def to_plain(merged: Merged) -> dict[str, Any]:
         elif name == "counted":
             plain[name] = {key: item.text for key, item in value.items()}
         else:
-            plain[name] = _out(value)
+            plain[name] = _encode_value(value)
     return plain
 
 
@@ -345,7 +358,7 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
         if name in _SIDES:
             values[name] = side_from_plain(item)
         elif name in _PLACES:
-            values[name] = Place(value=_float(item[0]), sample=int(item[1]), index=tuple(item[2]))
+            values[name] = Place(value=_decode_float(item[0]), sample=int(item[1]), index=tuple(item[2]))
         elif name == "sketch":
             values[name] = {int(bucket): int(count) for bucket, count in item}
         elif name == "slices":
@@ -353,23 +366,23 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
         elif name == "counted":
             values[name] = {key: ExactSum.from_text(text) for key, text in item.items()}
         elif name == "worst":
-            values[name] = tuple((_float(error), int(sample)) for error, sample in item)
+            values[name] = tuple((_decode_float(error), int(sample)) for error, sample in item)
         else:
-            values[name] = _in(name, item, _FIELDS)
+            values[name] = _decode_value(name, item, _FIELDS)
     return Merged(**values)
 
 
 def side_to_plain(side: MergedSide) -> dict[str, Any]:
     """Return the same for one side."""
-    return {key: _out(item) for key, item in _stated(side)}
+    return {key: _encode_value(item) for key, item in _list_stated_fields(side)}
 
 
 def side_from_plain(plain: Mapping[str, Any]) -> MergedSide:
     """Return its inverse."""
-    return MergedSide(**{key: _in(key, value, _SIDE_FIELDS) for key, value in plain.items()})
+    return MergedSide(**{key: _decode_value(key, value, _SIDE_FIELDS) for key, value in plain.items()})
 
 
-def _stated(record: Any) -> list[tuple[str, Any]]:
+def _list_stated_fields(record: Any) -> list[tuple[str, Any]]:
     found = []
     for one in dataclasses.fields(record):
         value = getattr(record, one.name)
@@ -378,23 +391,23 @@ def _stated(record: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def _out(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     return value.text if isinstance(value, ExactSum) else encode(value)
 
 
-def _in(name: str, value: Any, fields: Mapping[str, Callable[[Any], Any]]) -> Any:
+def _decode_value(name: str, value: Any, fields: Mapping[str, Callable[[Any], Any]]) -> Any:
     return fields[name](value)
 
 
-def _float(value: Any) -> float:
+def _decode_float(value: Any) -> float:
     return float(value["$float"]) if isinstance(value, dict) else value
 
 
-def _reader(kind: str) -> Callable[[Any], Any]:
+def _make_reader(kind: str) -> Callable[[Any], Any]:
     if kind == "ExactSum":
         return ExactSum.from_text
-    return tuple if kind == "Shape" else _float
+    return tuple if kind == "Shape" else _decode_float
 
 
-_FIELDS = {one.name: _reader(str(one.type)) for one in dataclasses.fields(Merged)}
-_SIDE_FIELDS = {one.name: _reader(str(one.type)) for one in dataclasses.fields(MergedSide)}
+_FIELDS = {one.name: _make_reader(str(one.type)) for one in dataclasses.fields(Merged)}
+_SIDE_FIELDS = {one.name: _make_reader(str(one.type)) for one in dataclasses.fields(MergedSide)}

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-__all__ = ["DECLARED", "FURTHER", "HELD", "Declared", "Held", "evaluated"]
+__all__ = ["DECLARED", "FURTHER", "HELD", "Declared", "Held", "evaluate_metric"]
 
 _ENTRY = re.compile(
     r"\b(SHARE|MEAN)\(\s*(\w+),\s*([^\"]+?),\s*" + r",\s*".join([r'"((?:[^"\\]|\\.)*)"'] * 4) + r"\s*\)", re.DOTALL
@@ -37,7 +37,7 @@ class Declared:
             raise ValueError(f"{self.name}: {self.expression!r} is not an expression of both C and Python") from error
 
 
-def _declared() -> tuple[Declared, ...]:
+def _parse_declared() -> tuple[Declared, ...]:
     text = Path(__file__).with_name("metrics.h").read_text(encoding="utf-8")
     body = text.partition("#define METRICS")[2].replace("\\\n", "\n")
     return tuple(
@@ -49,7 +49,7 @@ def _declared() -> tuple[Declared, ...]:
     )  # fmt: skip
 
 
-DECLARED = _declared()
+DECLARED = _parse_declared()
 """In the order of the file."""
 
 
@@ -62,7 +62,7 @@ class Held:
     is_declared: bool
 
 
-def _held() -> tuple[Held, ...]:
+def _parse_held() -> tuple[Held, ...]:
     text = Path(__file__).with_name("held.h").read_text(encoding="utf-8")
     body = text.partition("#define METRICS")[2].replace("\\\n", "\n").partition("\n")[2]
     known = {(metric.name, metric.share, metric.expression) for metric in DECLARED}
@@ -70,13 +70,13 @@ def _held() -> tuple[Held, ...]:
     return tuple(Held(name=line[0], share=line[1], is_declared=line in known) for line in lines)
 
 
-HELD = _held()
+HELD = _parse_held()
 """What the compiled kernels compute, in their order."""
 
 FURTHER = tuple(metric for metric in DECLARED if metric.name not in {one.name for one in HELD if one.is_declared})
 """What takes one more reading."""
 
 
-def evaluated(metric: Declared, library: ModuleType, b: Any, t: Any, d: Any, m: Any) -> Any:
+def evaluate_metric(metric: Declared, library: ModuleType, b: Any, t: Any, d: Any, m: Any) -> Any:
     """Return the metric of each pair, of float64 arrays (numpy) or tensors (torch) of one length; all pairs finite."""
     return eval(metric.code, {"__builtins__": {}, "fabs": library.abs}, {"b": b, "t": t, "d": d, "m": m})

@@ -17,7 +17,7 @@ import numpy as np
 from ..safety.compiled import load as load_library
 from .native import load
 
-__all__ = ["low_bits", "narrow_type", "narrowed", "rounded", "shaken"]
+__all__ = ["count_low_bits", "narrow_type", "narrow_values", "round_values", "shake_values"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ _AT_ONCE = 1 << 22
 """Elements of one call: a run that is interrupted waits for no more."""
 
 
-def narrowed(values: Array, dtype: Any) -> Array:
+def narrow_values(values: Array, dtype: Any) -> Array:
     """Return floats in a narrower type, to nearest even; finite ones that overflow it stay finite, at its largest.
 
     dtype: numpy's or ml_dtypes' own.
@@ -43,13 +43,14 @@ def narrowed(values: Array, dtype: Any) -> Array:
     return narrow
 
 
-def rounded(values: Array, dtype: Any, out: Array | None = None) -> Array:
-    """``narrowed`` and back, in the array's own type. out: where to put it, an array of the same shape and type."""
+def round_values(values: Array, dtype: Any, out: Array | None = None) -> Array:
+    """``narrow_values`` and back, in the array's own type. out: where to put it, an array of the same shape and
+    type."""
     kind = np.dtype(dtype)
     function = _FUNCTIONS.get(kind.name)
-    library = _library() if function and values.dtype == np.float32 else None
+    library = _load_library() if function and values.dtype == np.float32 else None
     if library is None or (out is not None and not out.flags.c_contiguous):
-        back = narrowed(values, kind).astype(values.dtype)
+        back = narrow_values(values, kind).astype(values.dtype)
         if out is None:
             return back
         out[...] = back
@@ -63,17 +64,18 @@ def rounded(values: Array, dtype: Any, out: Array | None = None) -> Array:
     return to
 
 
-def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: float | None = None) -> Array:
+def shake_values(values: Array, noise: Array, unit: float, *, start: int = 0, step: float | None = None) -> Array:
     """Return each float off by its share of the noise times ``unit``: of itself, or of ``step``.
 
     noise: one-dimensional, float32, used again and again from ``start`` on. A mask's infinity stays what it is, and
-    without a step so does what the narrow type holds exactly: see ``low_bits``. Values of ml_dtypes' types, with which
+    without a step so does what the narrow type holds exactly: see ``count_low_bits``. Values of ml_dtypes' types,
+    with which
     numpy does no arithmetic of more bits than their own, are off as their type holds it.
     """
     kind = values.dtype
-    low = 0 if step is not None else low_bits(unit, _SIGNIFICANT.get(kind.name, 0))
+    low = 0 if step is not None else count_low_bits(unit, _SIGNIFICANT.get(kind.name, 0))
     flat = np.ascontiguousarray(values if kind.kind == "f" else values.astype(np.float32)).reshape(-1)
-    library = _library() if flat.dtype == np.float32 else None
+    library = _load_library() if flat.dtype == np.float32 else None
     made: Array = np.empty_like(flat)
     if library is not None:
         library.pd_shake(
@@ -95,7 +97,7 @@ def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: fl
     return whole
 
 
-def low_bits(unit: float, significant: int) -> int:
+def count_low_bits(unit: float, significant: int) -> int:
     """Return the bits of a float that a type with this unit of rounding does not hold; 0 where nearly all are held.
 
     significant: bits of the float's own significand (24 for float32). A number with none of them is rounded without an
@@ -114,7 +116,7 @@ _FUNCTIONS = {"float16": "pd_round_half", "bfloat16": "pd_round_brain"}
 
 
 @functools.lru_cache(maxsize=1)
-def _library() -> Any:
+def _load_library() -> Any:
     """Return the compiled functions; None where numpy has to do."""
     if load() is None:  # it is not wanted, or nothing is compiled here
         return None

@@ -21,11 +21,11 @@ from ..reasons import say
 from ..safety.compiled import load as load_library
 from . import numpy_pass
 from .blocks import Array, FlatReader
-from .cores import available_cores
+from .cores import count_available_cores
 from .metrics import FURTHER, HELD
-from .totals import BUCKETS, Pairs, Side, Task, Totals
+from .totals import BUCKETS, PairTotals, SideTotals, Task, Totals
 
-__all__ = ["Kernel", "kernel_status", "load"]
+__all__ = ["Kernel", "describe_kernel", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
@@ -82,7 +82,7 @@ class Kernel:
     @staticmethod
     def supports(*dtypes: np.dtype[Any]) -> bool:
         """Return all but 64-bit integers, complex numbers and long doubles."""
-        return all(_code(dtype) is not None for dtype in dtypes)
+        return all(_code_of(dtype) is not None for dtype in dtypes)
 
     def measure(
         self, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any], counts: Array | None = None
@@ -94,14 +94,14 @@ class Kernel:
         call = _Call(self.library, task, base_dtype, target_dtype)
         call.counts = counts
         spans = [(first, min(first + _SHARE, task.size)) for first in range(0, task.size, _SHARE)] or [(0, 0)]
-        threads = min(task.threads or available_cores(), len(spans)) if task.size >= _THREADED_FROM else 1
+        threads = min(task.threads or count_available_cores(), len(spans)) if task.size >= _THREADED_FROM else 1
         parts = call.share(spans, threads - 1)
         totals = parts[0]
         for part in parts[1:]:
             totals.add(part)
         call.collect(totals.pairs)
         if FURTHER and task.target is not task.base:
-            totals.pairs.declared |= numpy_pass.further(task)
+            totals.pairs.declared |= numpy_pass.compute_further_metrics(task)
         return totals
 
     def select(self, values: Array, ranks: Sequence[int]) -> list[float]:
@@ -124,8 +124,8 @@ class _Call:
 
     def __init__(self, library: Any, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any]) -> None:
         self.library, self.task = library, task
-        self.types = _code(base_dtype), _code(target_dtype)
-        self.tables = _table(base_dtype), _table(target_dtype)
+        self.types = _code_of(base_dtype), _code_of(target_dtype)
+        self.tables = _make_byte_table(base_dtype), _make_byte_table(target_dtype)
         tolerance = task.tolerance
         self.tolerance = _Tolerance(tolerance.atol, tolerance.rtol, tolerance.rule == "either", tolerance.equal_nan)
         self.histograms: list[Array] = []
@@ -181,9 +181,9 @@ class _Call:
             self.diffs.ctypes.data if self.task.keep == "errors" else None,
             found,
         )
-        return _decoded(found)
+        return _decode_totals(found)
 
-    def collect(self, pairs: Pairs) -> None:
+    def collect(self, pairs: PairTotals) -> None:
         if self.task.keep == "errors":
             pairs.diffs = [self.diffs[: pairs.finite]]
         if self.histograms:
@@ -191,9 +191,9 @@ class _Call:
             pairs.histogram = np.asarray(counts).reshape(2, BUCKETS).sum(axis=0)
 
 
-def _decoded(found: _Totals) -> Totals:
+def _decode_totals(found: _Totals) -> Totals:
     return Totals(
-        base=Side(
+        base=SideTotals(
             nan=found.base_nan,
             inf=found.base_inf,
             min=found.base_min,
@@ -201,7 +201,7 @@ def _decoded(found: _Totals) -> Totals:
             sum=found.base_sum,
             squares=found.base_squares,
         ),
-        target=Side(
+        target=SideTotals(
             nan=found.target_nan,
             inf=found.target_inf,
             min=found.target_min,
@@ -209,7 +209,7 @@ def _decoded(found: _Totals) -> Totals:
             sum=found.target_sum,
             squares=found.target_squares,
         ),
-        pairs=Pairs(
+        pairs=PairTotals(
             finite=found.finite,
             mismatched=found.mismatched,
             special=found.special,
@@ -235,31 +235,31 @@ def _decoded(found: _Totals) -> Totals:
 
 
 @functools.lru_cache(maxsize=256)
-def _code(dtype: np.dtype[Any]) -> int | None:
+def _code_of(dtype: np.dtype[Any]) -> int | None:
     code = _CODES.get(dtype.name)
     return _TABLE if code is None and dtype.itemsize == 1 else code
 
 
 @functools.lru_cache(maxsize=64)
-def _table(dtype: np.dtype[Any]) -> Array | None:
+def _make_byte_table(dtype: np.dtype[Any]) -> Array | None:
     """Return the value of each byte, for types of one byte that C does not know."""
-    if _code(dtype) != _TABLE:
+    if _code_of(dtype) != _TABLE:
         return None
     every = np.arange(256, dtype=np.uint8)
     with np.errstate(all="ignore"):
         return (every != 0).astype(np.float32) if dtype == np.bool_ else every.view(dtype).astype(np.float32)
 
 
-def kernel_status() -> str:
+def describe_kernel() -> str:
     """One line: which pass runs here, and why."""
     kernel, reason = _open()
     if kernel is None:
         return say("numpy_blocks", why=reason)
-    return say("c_kernel", instructions=kernel.instructions, count=available_cores())
+    return say("c_kernel", instructions=kernel.instructions, count=count_available_cores())
 
 
 def load() -> Kernel | None:
-    """Return the kernel, or None where numpy has to do; ``kernel_status`` says why.
+    """Return the kernel, or None where numpy has to do; ``describe_kernel`` says why.
 
     Raises UsageError where PRECISION_DEBUG_KERNEL is set to something else than "numpy".
     """

@@ -8,8 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "FEW_BITS", "MIXED", "MODEL", "NUMBER_TYPES", "PRECISIONS",
-    "QUANTISED", "QUANTISED_WEIGHT", "NumberType", "Precision", "is_narrow", "number_type", "promised",
+    "BEFORE_ROUNDING",
+    "BEHIND_FLOAT32",
+    "CONVERTS",
+    "FEW_BITS",
+    "MIXED",
+    "MODEL",
+    "NUMBER_TYPES",
+    "PRECISIONS",
+    "QUANTISED",
+    "QUANTISED_WEIGHT",
+    "NumberType",
+    "Precision",
+    "find_promise",
+    "is_narrow",
+    "number_type",
 ]  # fmt: skip
 
 
@@ -57,36 +70,36 @@ class NumberType:
         return int(self.largest) if self.short.startswith("UINT") else 2 * int(self.largest) + 1
 
 
-def _float(name: str, short: str, bits: int, largest: float, exponent: int, onnx: int) -> NumberType:
+def _float_type(name: str, short: str, bits: int, largest: float, exponent: int, onnx: int) -> NumberType:
     return NumberType(name=name, short=short, bits=bits, largest=largest, exponent=exponent, onnx=onnx)
 
 
-def _integer(name: str, largest: int, onnx: int) -> NumberType:
+def _integer_type(name: str, largest: int, onnx: int) -> NumberType:
     return NumberType(name=name, short=name.upper(), bits=0, largest=largest, exponent=0, onnx=onnx)
 
 
 NUMBER_TYPES: Mapping[str, NumberType] = {
     one.name: one
     for one in (
-        _float("float64", "FP64", 53, (2 - 2.0**-52) * 2.0**1023, -1022, 11),
-        _float("float32", "FP32", 24, (2 - 2.0**-23) * 2.0**127, -126, 1),
-        _float("tf32", "TF32", 11, (2 - 2.0**-10) * 2.0**127, -126, 0),
-        _float("float16", "FP16", 11, 65504.0, -14, 10),
-        _float("bfloat16", "BF16", 8, (2 - 2.0**-7) * 2.0**127, -126, 16),
-        _float("float8_e4m3fn", "FP8", 4, 448.0, -6, 17),
-        _float("float8_e4m3fnuz", "FP8", 4, 240.0, -7, 18),
-        _float("float8_e5m2", "FP8", 3, 57344.0, -14, 19),
-        _float("float8_e5m2fnuz", "FP8", 3, 57344.0, -15, 20),
-        _integer("uint4", 15, 21),
-        _integer("int4", 7, 22),
-        _integer("uint8", 255, 2),
-        _integer("int8", 127, 3),
-        _integer("uint16", 65535, 4),
-        _integer("int16", 32767, 5),
-        _integer("uint32", 2**32 - 1, 12),
-        _integer("int32", 2**31 - 1, 6),
-        _integer("uint64", 2**64 - 1, 13),
-        _integer("int64", 2**63 - 1, 7),
+        _float_type("float64", "FP64", 53, (2 - 2.0**-52) * 2.0**1023, -1022, 11),
+        _float_type("float32", "FP32", 24, (2 - 2.0**-23) * 2.0**127, -126, 1),
+        _float_type("tf32", "TF32", 11, (2 - 2.0**-10) * 2.0**127, -126, 0),
+        _float_type("float16", "FP16", 11, 65504.0, -14, 10),
+        _float_type("bfloat16", "BF16", 8, (2 - 2.0**-7) * 2.0**127, -126, 16),
+        _float_type("float8_e4m3fn", "FP8", 4, 448.0, -6, 17),
+        _float_type("float8_e4m3fnuz", "FP8", 4, 240.0, -7, 18),
+        _float_type("float8_e5m2", "FP8", 3, 57344.0, -14, 19),
+        _float_type("float8_e5m2fnuz", "FP8", 3, 57344.0, -15, 20),
+        _integer_type("uint4", 15, 21),
+        _integer_type("int4", 7, 22),
+        _integer_type("uint8", 255, 2),
+        _integer_type("int8", 127, 3),
+        _integer_type("uint16", 65535, 4),
+        _integer_type("int16", 32767, 5),
+        _integer_type("uint32", 2**32 - 1, 12),
+        _integer_type("int32", 2**31 - 1, 6),
+        _integer_type("uint64", 2**64 - 1, 13),
+        _integer_type("int64", 2**63 - 1, 7),
     )
 }
 
@@ -141,19 +154,19 @@ class Precision:
     narrow: bool = True
 
 
-def _of_type(name: str, *shown_by: str, narrow: bool = True) -> Precision:
+def _precision_of_type(name: str, *shown_by: str, narrow: bool = True) -> Precision:
     held = NUMBER_TYPES[name]
     return Precision(short=held.short, rounding=held.rounding, shown_by=shown_by, computes=name, narrow=narrow)
 
 
 PRECISIONS: Mapping[str, Precision] = {
-    "float64": _of_type("float64", "float64", narrow=False),
-    "float32": _of_type("float32", "float32", narrow=False),
-    "tf32": _of_type("tf32"),
-    "float16": _of_type("float16", "float16"),
-    "bfloat16": _of_type("bfloat16", "bfloat16"),
-    "float8_e4m3fn": _of_type("float8_e4m3fn", "float8"),
-    "float8_e5m2": _of_type("float8_e5m2", "float8"),
+    "float64": _precision_of_type("float64", "float64", narrow=False),
+    "float32": _precision_of_type("float32", "float32", narrow=False),
+    "tf32": _precision_of_type("tf32"),
+    "float16": _precision_of_type("float16", "float16"),
+    "bfloat16": _precision_of_type("bfloat16", "bfloat16"),
+    "float8_e4m3fn": _precision_of_type("float8_e4m3fn", "float8"),
+    "float8_e5m2": _precision_of_type("float8_e5m2", "float8"),
     "int8": Precision(short="INT8", rounding=2.0**-8, shown_by=("int8", "uint8"), computes="int8"),
     "int4": Precision(short="INT4", rounding=0.0, shown_by=("int4", "uint4"), computes="int4"),
     MIXED: Precision(short="mixed", rounding=0.0, shown_by=(), computes="float16"),
@@ -164,11 +177,11 @@ _UNTOLD = Precision(short="", rounding=0.0, shown_by=(), computes="", narrow=Fal
 """Of a recording, or of a backend, that does not say."""
 
 
-def promised(precision: str) -> Precision:
+def find_promise(precision: str) -> Precision:
     """Return what a mode's word means; a word that nobody knows promises nothing."""
     return PRECISIONS.get(precision, _UNTOLD)
 
 
 def is_narrow(precision: str) -> bool:
     """Return whether less than float32 is promised."""
-    return promised(precision).narrow
+    return find_promise(precision).narrow

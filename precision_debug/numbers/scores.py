@@ -14,13 +14,13 @@ from ..reasons import Reason, say
 from ..records import TensorMeta
 from ..safety.untrusted import refuse_special
 
-__all__ = ["Scores", "check_labels", "counts", "load_labels", "read_labels", "score"]
+__all__ = ["ClassScores", "check_labels", "choose_class_counts", "load_labels", "read_labels", "score_classes"]
 
 _HINT = say("labels_form")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
+class ClassScores:
     """shares: from 0 to 1, by name. samples: of how many."""
 
     shares: Mapping[str, float]
@@ -81,15 +81,15 @@ def check_labels(labels: np.ndarray[Any, Any], feeds: Mapping[str, Any], outputs
         raise InputError(f"class {labels.max()} among the labels, and the model has {most}", where="--labels")
 
 
-def counts(top1: bool, most: int | None) -> tuple[int, ...]:
+def choose_class_counts(top1: bool, most: int | None) -> tuple[int, ...]:
     """Return how many first classes are looked at: 1, the number that was asked for, or both."""
     return tuple(sorted({1} & {int(top1)} | ({most} if most else set())))
 
 
-def score(
+def score_classes(
     baseline: Mapping[str, Any], target: Mapping[str, Any], labels: np.ndarray[Any, Any] | None = None,
     classes: Sequence[int] = (1,),
-) -> Scores | None:  # fmt: skip
+) -> ClassScores | None:  # fmt: skip
     """Top-k agreement, and with labels both accuracies; None where no output holds class scores.
 
     Class scores are the first float output of shape [N, classes] that both sides have, classes > 1. With labels
@@ -104,7 +104,7 @@ def score(
             raise InputError(f"{len(labels)} labels for {len(base)} samples of output '{name}'", where="--labels")
         shares: dict[str, float] = {}
         for k in classes:
-            ours, theirs = _first(base, k), _first(other, k)
+            ours, theirs = _find_first_classes(base, k), _find_first_classes(other, k)
             shares[say("score_agreement", k=k)] = float(np.mean((np.sort(ours) == np.sort(theirs)).all(axis=1)))
             if labels is not None:
                 wanted = np.reshape(labels, (-1, 1))
@@ -114,13 +114,13 @@ def score(
                 shares[say("score_target", what=say("score_accuracy", k=k))] = float(
                     np.mean((theirs == wanted).any(axis=1))
                 )
-        return Scores(shares=shares, samples=len(base))
+        return ClassScores(shares=shares, samples=len(base))
     if labels is not None:
         raise InputError("no output of shape [N, classes] to hold the labels against", where="--labels")
     return None
 
 
-def _first(values: Any, k: int) -> np.ndarray[Any, Any]:
+def _find_first_classes(values: Any, k: int) -> np.ndarray[Any, Any]:
     """Return the k first classes of each line, the best first: [N, k], or fewer where there are fewer classes."""
     array = np.asarray(values)
     order: np.ndarray[Any, Any] = (

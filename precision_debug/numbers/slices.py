@@ -30,7 +30,16 @@ from ..safety.compiled import load as load_library
 from .blocks import Array, is_numeric
 from .exact_sum import ExactSum
 
-__all__ = ["MOST", "MergedSlices", "SliceTotals", "judge_slices", "lost_error", "parts_of", "sum_slices", "with_slices"]
+__all__ = [
+    "MOST",
+    "MergedSlices",
+    "SliceTotals",
+    "judge_slices",
+    "largest_lost_error",
+    "list_lost_parts",
+    "sum_slices",
+    "with_slices",
+]
 
 MOST = 4096
 """Slices of an axis, at most: a longer one is a position (an anchor, a pixel), not a quantity."""
@@ -171,22 +180,24 @@ def sum_slices(
         return None
     kind = np.float64 if 8 in (base.dtype.itemsize, target.dtype.itemsize) else np.float32
     left, right = np.ascontiguousarray(base, kind), np.ascontiguousarray(target, kind)
-    lead = _lead(base.shape, wanted)
+    lead = _count_lead_axes(base.shape, wanted)
     leading, trailing = base.shape[:lead], base.shape[lead:]
     columns, below = math.prod(trailing), wanted[0] < lead
-    width = columns if below else columns * _stacked(math.prod(leading), columns)
-    by_row, by_column = _summed(left.reshape(-1, width), right.reshape(-1, width), below, wanted[-1] >= lead)
+    width = columns if below else columns * _count_stacked_rows(math.prod(leading), columns)
+    by_row, by_column = _sum_rows_and_columns(
+        left.reshape(-1, width), right.reshape(-1, width), below, wanted[-1] >= lead
+    )
     if width > columns:
-        by_column = _added(by_column.reshape(5, -1, columns), (2,))
+        by_column = _add_up_axes(by_column.reshape(5, -1, columns), (2,))
     axes: dict[int, Array] = {}
     for axis in wanted:
         sums, shape = (by_row, leading) if axis < lead else (by_column, trailing)
-        axes[axis] = _added(sums.reshape(5, *shape), (1 + (axis if axis < lead else axis - lead),))
+        axes[axis] = _add_up_axes(sums.reshape(5, *shape), (1 + (axis if axis < lead else axis - lead),))
     packed = {axis: parts[base.shape[axis]] for axis in axes if parts and base.shape[axis] in parts}
-    return SliceTotals(axes, packed, _within_unit(left, axes[wanted[0]]) if unit is None else unit)
+    return SliceTotals(axes, packed, _are_within_unit(left, axes[wanted[0]]) if unit is None else unit)
 
 
-def _lead(shape: Sequence[int], wanted: Sequence[int]) -> int:
+def _count_lead_axes(shape: Sequence[int], wanted: Sequence[int]) -> int:
     """Return how many axes rows are told apart by. The others are columns: many, so that a row is worth its call, and
     few enough for their sums to stay in the cache. Of a small tensor adding up columns takes longer than its rows."""
     lead = len(shape) - 1
@@ -197,12 +208,12 @@ def _lead(shape: Sequence[int], wanted: Sequence[int]) -> int:
     return lead
 
 
-def _stacked(rows: int, columns: int) -> int:
+def _count_stacked_rows(rows: int, columns: int) -> int:
     """Return how many rows, which nobody asks for, are taken for one."""
     return max((many for many in range(1, _SHORT // columns + 1) if rows % many == 0), default=1)
 
 
-def _added(sums: Array, kept: tuple[int, ...]) -> Array:
+def _add_up_axes(sums: Array, kept: tuple[int, ...]) -> Array:
     """Return the sums of 5 and some axes over all axes but the first and those kept, and the largest peak."""
     gone = tuple(axis for axis in range(1, sums.ndim) if axis not in kept)
     if not gone:
@@ -210,7 +221,7 @@ def _added(sums: Array, kept: tuple[int, ...]) -> Array:
     return np.concatenate([sums[:PEAK].sum(axis=gone), sums[PEAK:].max(axis=gone)])
 
 
-def _within_unit(values: Array, of_axis: Array) -> bool:
+def _are_within_unit(values: Array, of_axis: Array) -> bool:
     return bool(of_axis[PEAK].max(initial=0.0) <= 1.0 and values.min(initial=0.0) >= 0.0)
 
 
@@ -218,11 +229,11 @@ def _is_float(array: Array) -> bool:
     return is_numeric(array.dtype) and array.dtype.kind not in "biuc" and "int" not in array.dtype.name
 
 
-def _summed(left: Array, right: Array, by_rows: bool, by_columns: bool) -> tuple[Array, Array]:
+def _sum_rows_and_columns(left: Array, right: Array, by_rows: bool, by_columns: bool) -> tuple[Array, Array]:
     """Sums of each row, (5, rows), and of each column, (5, columns); empty where not asked for."""
     rows, columns = left.shape
     by_row, by_column = np.zeros((rows if by_rows else 0, 5)), np.zeros((5, columns if by_columns else 0))
-    library = _library()
+    library = _load_library()
     if library is not None:
         room = np.empty(4 * (columns + 48) if by_columns else 0, np.float32)
         call = library.pd_slices_double if left.dtype == np.float64 else library.pd_slices_float
@@ -249,7 +260,7 @@ def _summed(left: Array, right: Array, by_rows: bool, by_columns: bool) -> tuple
 
 
 @functools.lru_cache(maxsize=1)
-def _library() -> Any:
+def _load_library() -> Any:
     """None where numpy has to do."""
     if os.environ.get("PRECISION_DEBUG_KERNEL"):
         return None
@@ -269,7 +280,7 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
         return ()
     largest = max((float(sums[PEAK].max()) for sums in totals.axes.values()), default=0.0)
     each = {axis: _Told.of(sums) for axis, sums in totals.axes.items()}
-    lost = [found for axis, told in each.items() if (found := tuple(_lost(totals, axis, told, largest)))]
+    lost = [found for axis, told in each.items() if (found := tuple(_find_lost_slices(totals, axis, told, largest)))]
     worst: list[Slices] = []
     for axis, sums in totals.axes.items():
         told = each[axis]
@@ -277,7 +288,7 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
         ratio = np.divide(told.error, least, out=np.zeros_like(least), where=told.has_spread)
         at = int(ratio.argmax()) if ratio.size else 0
         if ratio.size and ratio[at] > 0:
-            worst.append(_named(sums, axis, at, at, largest))
+            worst.append(_name_slices(sums, axis, at, at, largest))
     worst.sort(key=lambda one: one.error / one.spread if one.spread else math.inf, reverse=True)
     fewest = min(lost, key=lambda found: sum(one.last - one.first + 1 for one in found), default=())
     return (*fewest, *worst[:WORST])
@@ -327,7 +338,7 @@ def _is_told_by_few(found: Comparison, base: Array) -> bool:
     rows, by_columns, found_rows, by_column = base.reshape(-1, columns), base.ndim - 1 in wanted, [], np.zeros(0)
     for first in range(0, at.size, many := max(4, _ROWS // columns)):  # a copy that stays in the cache
         some = np.ascontiguousarray(rows.take(at[first : first + many], axis=0), kind)
-        by_row, added = _summed(some, some, wanted[0] < base.ndim - 1 or not by_columns, by_columns)
+        by_row, added = _sum_rows_and_columns(some, some, wanted[0] < base.ndim - 1 or not by_columns, by_columns)
         found_rows.append(by_row)
         by_column = added + by_column if first else added
     by_row = np.concatenate(found_rows, axis=1)
@@ -350,7 +361,7 @@ def _is_told(sums: Array, error: float | Array) -> bool:
     return bool((many > 0).all() and (TOLD**2 * about > np.maximum(error, CONSTANT * squares)).all())
 
 
-def parts_of(found: Comparison) -> Parts:
+def list_lost_parts(found: Comparison) -> Parts:
     """Return what was lost before as parts of its axis, so that it is judged as such again."""
     lost = found.lost
     if not lost:
@@ -359,7 +370,7 @@ def parts_of(found: Comparison) -> Parts:
     return {lost[0].of: tuple(int(stop - start) for start, stop in itertools.pairwise(edges))}
 
 
-def lost_error(found: Comparison) -> float:
+def largest_lost_error(found: Comparison) -> float:
     """Return the largest relative error among the slices that are lost; 0 where none is."""
     return max((float(one.error / one.size) for one in found.lost if one.size), default=0.0)
 
@@ -387,7 +398,7 @@ class _Told:
         return cls(error, size, spread, sums[PEAK], has_spread, (varied | few) & (size >= SMALLEST))
 
 
-def _lost(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterator[Slices]:
+def _find_lost_slices(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterator[Slices]:
     """Where the target says nothing any more. told: of each slice of the axis.
 
     Of what was put together along the axis (or is the few columns of a layer), each part as a whole: within one, the
@@ -400,14 +411,14 @@ def _lost(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterat
     sizes = totals.parts.get(axis, ())
     if len(sizes) > 1 and sum(sizes) == sums.shape[1]:
         ends = np.cumsum(sizes)
-        whole = np.stack([_pooled(sums[:, end - size : end]) for size, end in zip(sizes, ends, strict=True)], axis=1)
+        whole = np.stack([_pool_sums(sums[:, end - size : end]) for size, end in zip(sizes, ends, strict=True)], axis=1)
         of_parts = _Told.of(whole)
         gone = of_parts.lost & (of_parts.peak > least)
         if max(sizes) == 1:  # columns of one layer, say, whose sizes are told by their numbers
             gone &= of_parts.has_spread & (of_parts.peak * GAP < largest)
         if gone.any() and not gone.all():
             for first, last in _runs(gone):
-                yield _named(sums, axis, int(ends[first] - sizes[first]), int(ends[last]) - 1, largest, lost=True)
+                yield _name_slices(sums, axis, int(ends[first] - sizes[first]), int(ends[last]) - 1, largest, lost=True)
             return
     gone = told.lost & told.has_spread & (told.peak > least)  # one number that is nearly 0 by chance is no size
     if not gone.any() or gone.all():
@@ -415,7 +426,7 @@ def _lost(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterat
     alive = ~told.lost & (told.peak > APART * told.peak[gone].max())
     if alive.any() and (gone | alive | (told.peak <= SMALLEST)).all() and _are_apart(told.peak, alive):
         for first, last in _runs(gone):
-            yield _named(sums, axis, first, last, largest, lost=True)
+            yield _name_slices(sums, axis, first, last, largest, lost=True)
 
 
 def _are_apart(peaks: Array, alive: Array) -> bool:
@@ -430,7 +441,7 @@ def _are_apart(peaks: Array, alive: Array) -> bool:
     return bool(step >= max(math.log(GAP), largest[0] - 1e-12) and (largest.size < 2 or largest[1] <= step / 2))
 
 
-def _pooled(sums: Array) -> Array:
+def _pool_sums(sums: Array) -> Array:
     return np.append(sums[:PEAK].sum(axis=1), sums[PEAK].max())
 
 
@@ -440,8 +451,8 @@ def _runs(marked: Array) -> Iterator[tuple[int, int]]:
     yield from ((int(first), int(stop) - 1) for first, stop in edges.reshape(-1, 2))
 
 
-def _named(sums: Array, axis: int, first: int, last: int, largest: float, *, lost: bool = False) -> Slices:
-    some = sums[:, first] if first == last else _pooled(sums[:, first : last + 1])
+def _name_slices(sums: Array, axis: int, first: int, last: int, largest: float, *, lost: bool = False) -> Slices:
+    some = sums[:, first] if first == last else _pool_sums(sums[:, first : last + 1])
     count, total, squares, errors, peak = some.tolist()
     square, mean = squares / max(count, 1), total / max(count, 1)
     variance = square - mean**2

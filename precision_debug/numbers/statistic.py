@@ -10,7 +10,7 @@ import numpy as np
 from .blocks import BLOCK, Array, widen_pair
 from .totals import Task, Totals
 
-__all__ = ["error_statistic", "errors", "quantiles", "select"]
+__all__ = ["compute_error_statistic", "find_quantiles", "iterate_errors", "select"]
 
 
 # Exact order statistics of more values than memory should hold.
@@ -22,23 +22,23 @@ _DIGITS = (48, 32, 16, 0)
 """Shifts of the 16-bit digits of a float64's bits, highest first: each pass over the values fixes one."""
 
 
-def quantiles(choose: Callable[[Sequence[int]], list[float]], count: int, at: Sequence[float]) -> list[float]:
+def find_quantiles(choose: Callable[[Sequence[int]], list[float]], count: int, at: Sequence[float]) -> list[float]:
     """Return numpy's quantiles (linear interpolation) of ``count`` non-negative float64 values, inf allowed.
 
     choose: ranks, from 0, to the values that have them.
     """
-    places = [_place(count, q) for q in at]
+    places = [_find_quantile_place(count, q) for q in at]
     values = choose([rank for low, high, _ in places for rank in (low, high)])
-    return [_between(values[2 * i], values[2 * i + 1], part) for i, (_, _, part) in enumerate(places)]
+    return [_interpolate(values[2 * i], values[2 * i + 1], part) for i, (_, _, part) in enumerate(places)]
 
 
-def _place(count: int, q: float) -> tuple[int, int, float]:
+def _find_quantile_place(count: int, q: float) -> tuple[int, int, float]:
     place = q * (count - 1)
     low = min(int(place), count - 1)
     return low, min(low + 1, count - 1), place - low
 
 
-def _between(low: float, high: float, fraction: float) -> float:
+def _interpolate(low: float, high: float, fraction: float) -> float:
     return low if low == high or fraction == 0 else low + (high - low) * fraction
 
 
@@ -65,9 +65,9 @@ def _select_one(blocks: Callable[[], Iterator[Array]], count: int, rank: int) ->
     prefix = 0
     for shift in _DIGITS:
         if count <= COLLECT:
-            return _collect(partial(_sharing, blocks, shift + 16, prefix), [rank])[0]
+            return _collect(partial(_select_by_prefix, blocks, shift + 16, prefix), [rank])[0]
         counts = np.zeros(1 << 16, dtype=np.int64)
-        for values in _sharing(blocks, shift + 16, prefix):
+        for values in _select_by_prefix(blocks, shift + 16, prefix):
             digits = (values.view(np.uint64) >> np.uint64(shift)) & np.uint64(0xFFFF)
             counts += np.bincount(digits.astype(np.int64), minlength=1 << 16)
         ends = np.cumsum(counts)
@@ -78,12 +78,12 @@ def _select_one(blocks: Callable[[], Iterator[Array]], count: int, rank: int) ->
     return float(np.array([prefix], dtype=np.uint64).view(np.float64)[0])
 
 
-def _sharing(blocks: Callable[[], Iterator[Array]], shift: int, prefix: int) -> Iterator[Array]:
+def _select_by_prefix(blocks: Callable[[], Iterator[Array]], shift: int, prefix: int) -> Iterator[Array]:
     for values in blocks():
         yield values if shift == 64 else values[(values.view(np.uint64) >> np.uint64(shift)) == prefix]
 
 
-def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | None]:
+def compute_error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | None]:
     """Return the statistic of d and of d / |b| over the finite pairs; (None, None) for "elemwise" and where no pair is
     finite.
 
@@ -95,10 +95,10 @@ def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | N
         return None, None
 
     def absolute() -> Iterator[Array]:
-        return errors(task)
+        return iterate_errors(task)
 
     def relative() -> Iterator[Array]:
-        return errors(task, relative=True)
+        return iterate_errors(task, relative=True)
 
     count = totals.pairs.finite
     if kind == "max":
@@ -108,15 +108,15 @@ def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | N
     if count == 0:
         return None, None
     if kind == "mean":
-        return _mean(absolute, count), _mean(relative, count)
+        return _compute_mean(absolute, count), _compute_mean(relative, count)
     at = (0.5 if kind == "median" else task.tolerance.quantile,)
     return (
-        quantiles(partial(select, absolute, count), count, at)[0],
-        quantiles(partial(select, relative, count), count, at)[0],
+        find_quantiles(partial(select, absolute, count), count, at)[0],
+        find_quantiles(partial(select, relative, count), count, at)[0],
     )
 
 
-def _mean(walk: Callable[[], Iterator[Array]], count: int) -> float:
+def _compute_mean(walk: Callable[[], Iterator[Array]], count: int) -> float:
     with np.errstate(over="ignore"):
         total = sum(float(block.sum()) for block in walk())
         if np.isinf(total):
@@ -124,7 +124,7 @@ def _mean(walk: Callable[[], Iterator[Array]], count: int) -> float:
     return total / count
 
 
-def errors(task: Task, relative: bool = False) -> Iterator[Array]:
+def iterate_errors(task: Task, relative: bool = False) -> Iterator[Array]:
     """d, or d / |b|, of the finite pairs, in blocks."""
     for first in range(0, task.size, BLOCK):
         last = min(first + BLOCK, task.size)

@@ -14,7 +14,7 @@ import numpy as np
 from ..records import Tolerance
 from .blocks import Array, FlatReader
 
-__all__ = ["BUCKETS", "Pairs", "Scales", "Side", "Task", "Totals"]
+__all__ = ["BUCKETS", "PairTotals", "Scales", "SideTotals", "Task", "Totals"]
 
 BUCKETS = 1 << 14
 """Buckets of the log2 histogram: a float64's exponent and the 3 top bits of its mantissa, so 8 an octave."""
@@ -51,7 +51,7 @@ class Task:
 
 
 @dataclass(kw_only=True)
-class Side:
+class SideTotals:
     """One tensor's finite elements, and how many are not. negative_inf: of ``inf``."""
 
     nan: int = 0
@@ -62,7 +62,7 @@ class Side:
     sum: float = 0.0
     squares: float = 0.0
 
-    def add(self, other: Side) -> None:
+    def add(self, other: SideTotals) -> None:
         self.nan += other.nan
         self.inf += other.inf
         self.negative_inf += other.negative_inf
@@ -78,7 +78,7 @@ class Side:
 
 
 @dataclass(kw_only=True)
-class Pairs:
+class PairTotals:
     """Pairs of elements; sums are over the pairs of which both are finite. Indices are flat, in C order; -1: none.
 
     base_squares, target_squares: of the elements in finite pairs.
@@ -108,7 +108,7 @@ class Pairs:
     diffs: list[Array] = field(default_factory=list)
     declared: dict[str, float] = field(default_factory=dict)
 
-    def add(self, other: Pairs) -> None:
+    def add(self, other: PairTotals) -> None:
         """Take in the pairs that follow these in C order."""
         if self.first_mismatch < 0:
             self.first_mismatch = other.first_mismatch
@@ -144,9 +144,9 @@ _SUMS = (
 class Totals:
     """Both sides and their pairs. identical: every byte was equal."""
 
-    base: Side = field(default_factory=Side)
-    target: Side = field(default_factory=Side)
-    pairs: Pairs = field(default_factory=Pairs)
+    base: SideTotals = field(default_factory=SideTotals)
+    target: SideTotals = field(default_factory=SideTotals)
+    pairs: PairTotals = field(default_factory=PairTotals)
     fp16_overflow: int = 0
     fp16_subnormal: int = 0
     identical: bool = True

@@ -18,16 +18,16 @@ import numpy as np
 from ..errors import UsageError
 from ..numbers import judge
 from ..numbers.arrays import HostComparer
-from ..numbers.born import infinite
-from ..numbers.cores import cores_of_each
-from ..numbers.merged import plain
+from ..numbers.born import make_infinite
+from ..numbers.cores import count_cores_of_each
+from ..numbers.merged import drop_totals
 from ..numbers.slices import with_slices
-from ..pairing.align import Alignment, Pair, stem
-from ..pairing.packed import packed_parts
+from ..pairing.align import Alignment, Pair, strip_iteration
+from ..pairing.packed import find_packed_parts
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
-from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
-from ..settings.options import checked_tolerance
+from ..records import ComparedSide, Comparison, Row, Status, TensorMeta, TensorStats, Tolerance
+from ..settings.options import check_tolerance
 from .lockstep import Meeting
 from .loops import ENDS, KEPT, MergedRows, MergedStats, Turns
 from .store import Store
@@ -77,7 +77,7 @@ def _is_blocked(layout: str) -> bool:
     return _BLOCKED.search(layout) is not None
 
 
-def _distrust(op_type: str, tensor: Any) -> None:
+def _warn_of_layout(op_type: str, tensor: Any) -> None:
     """Warn where a raw hook shows a tensor in an order of elements that is not the model's."""
     if _is_blocked(str(getattr(tensor, "layout", ""))):
         warnings.warn(
@@ -91,7 +91,7 @@ _Seen = tuple[str, str, str, tuple[int, ...]]
 """Name, operator type, type and shape of what was shown: of every tensor, so that no more is made of it than that."""
 
 
-def _meta(seen: _Seen) -> TensorMeta:
+def _make_meta(seen: _Seen) -> TensorMeta:
     key, op_type, dtype, shape = seen
     return TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape)
 
@@ -121,7 +121,7 @@ class SaveBaseline:
         self.store: BaselineStore = store if store is not None else Store()
         self.stats: dict[str, TensorStats] = {}
         self.announced: tuple[TensorMeta, ...] = ()
-        self.side: Side | None = None
+        self.side: ComparedSide | None = None
         self._names = None if names is None else frozenset(names)
         self._wanted = wanted
         self._on_saved = on_saved
@@ -136,13 +136,13 @@ class SaveBaseline:
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
         """What was seen, in order."""
-        return tuple(map(_meta, self._tensors))
+        return tuple(map(_make_meta, self._tensors))
 
     def op_type(self, key: str, otherwise: str = "") -> str:
         """Return the type of the operator that produced a tensor."""
         return self._types.get(key, otherwise)
 
-    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
+    def announce(self, tensors: Sequence[TensorMeta], side: ComparedSide) -> None:
         """What the run that was shown has, and who it is; a watched predictor says it after each run."""
         self.announced, self.side = tuple(tensors), side
 
@@ -164,7 +164,7 @@ class SaveBaseline:
         """Note a tensor; returns its key, and the tensor as the comparer takes it."""
         op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
         value = self.comparer.take(tensor, tensor_name)
-        _distrust(op_type, tensor)
+        _warn_of_layout(op_type, tensor)
         key = self._keys.key(tensor_name)
         if self._turns is not None and self._turns.of(key)[1] >= KEPT:
             self._late.add(key)
@@ -187,7 +187,7 @@ class SaveBaseline:
         return key in self._alone
 
     def _described(self, key: str, stats: TensorStats) -> None:
-        if self._turns is not None and (name := stem(key)) != key:
+        if self._turns is not None and (name := strip_iteration(key)) != key:
             self._merged.add(name, self._types.get(key, ""), stats)
             if key in self._late:
                 return
@@ -207,7 +207,7 @@ class SaveBaseline:
         self.store.close()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """A tensor that is not kept is given back at once."""
 
 
@@ -224,9 +224,9 @@ class BorrowedBaseline(SaveBaseline):
     def borrow(self, op_type: str, tensor_name: str, tensor: Any, /) -> Callable[[], None]:
         """See Borrower."""
         if self._names is not None and tensor_name not in self._names:
-            return _nothing
+            return _do_nothing
         if isinstance(self.comparer, HostComparer):
-            self.comparer.threads = cores_of_each()  # from now on both runs go on meanwhile
+            self.comparer.threads = count_cores_of_each()  # from now on both runs go on meanwhile
         key, value = self._seen(op_type, tensor_name, tensor)
         if key in self._alone:
             if not isinstance(value, np.ndarray) or value.nbytes < _BESIDE:
@@ -242,7 +242,7 @@ class BorrowedBaseline(SaveBaseline):
         return finish
 
 
-def _parts(
+def _find_parts(
     pair: Pair | None, alignment: Alignment | None, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
 ) -> Mapping[int, tuple[int, ...]]:
     """Return what an output was put together from, as the baseline's graph has it; else as the target's. Both: as
@@ -252,7 +252,7 @@ def _parts(
     sides = (pair.base.name, alignment.baseline, baseline), (pair.target.name, alignment.target, target)
     for name, metas, seen in sides:
         shapes: dict[str, Any] = {meta.name: meta.shape for meta in seen}
-        if found := packed_parts(name, {meta.name: meta for meta in metas}, shapes.get):
+        if found := find_packed_parts(name, {meta.name: meta for meta in metas}, shapes.get):
             return found
     return {}
 
@@ -286,8 +286,8 @@ class CheckTarget:
         if not isinstance(given, SaveBaseline):
             said = say("no_saved_baseline", kind=type(given).__name__)
             raise UsageError(said, where="baseline", hint=say("pass_the_hook"))
-        usual = checked_tolerance(Tolerance() if tolerance is None else tolerance)
-        self.tolerance = checked_tolerance(
+        usual = check_tolerance(Tolerance() if tolerance is None else tolerance)
+        self.tolerance = check_tolerance(
             Tolerance(
                 atol=usual.atol if atol is None else atol,
                 rtol=usual.rtol if rtol is None else rtol,
@@ -300,7 +300,7 @@ class CheckTarget:
         )
         self.baseline = baseline
         self.announced: tuple[TensorMeta, ...] = ()
-        self.side: Side | None = None
+        self.side: ComparedSide | None = None
         self._alignment = alignment
         metas = alignment.target if alignment is not None else ()
         self._part_of = {meta.name: part for meta in metas if (part := meta.extra.get("Part of"))}
@@ -323,13 +323,13 @@ class CheckTarget:
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
         """What was seen, in order."""
-        return tuple(map(_meta, self._tensors))
+        return tuple(map(_make_meta, self._tensors))
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
         comparer = self.baseline.comparer
         value = comparer.take(tensor, tensor_name)
-        _distrust(op_type, tensor)
+        _warn_of_layout(op_type, tensor)
         key = self._keys.key(tensor_name)
         looped, before = self._turns.of(key) if self._turns is not None else ("", 0)
         if before < KEPT:
@@ -363,7 +363,7 @@ class CheckTarget:
             over = self._merged.of(looped, lambda: self._row_of(op_type, key, base_name, how, pair))
             found = over.add_in_full(key[len(looped) + 1 :], base, value, comparer.threads)
             if before < KEPT:
-                compared(found if comparer.totals else plain(found))
+                compared(found if comparer.totals else drop_totals(found))
         else:
             # of a training step outputs are gradients, whose parts differ in size as they please
             ends = pair is not None and not pair.base.phase and (pair.base.is_output or pair.target.is_output)
@@ -389,7 +389,7 @@ class CheckTarget:
             self._tell_merged()
         return True
 
-    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
+    def announce(self, tensors: Sequence[TensorMeta], side: ComparedSide) -> None:
         """See SaveBaseline."""
         self.announced, self.side = tuple(tensors), side
 
@@ -403,7 +403,7 @@ class CheckTarget:
             # nothing here may depend on how far the baseline has come
             if key in self._part_of:
                 return say("baseline_does", part=self._part_of[key])
-            if stem(key) in self._baseline_names:
+            if strip_iteration(key) in self._baseline_names:
                 return say("baseline_stems")
         elif self.baseline.was_not_kept(base_name):
             return say("not_kept")
@@ -435,19 +435,21 @@ class CheckTarget:
     ) -> None:
         """Go on with the numbers of a final output, those of its slices among them where both sides are here."""
         if isinstance(base, np.ndarray) and isinstance(value, np.ndarray):
-            found = with_slices(found, base, value, _parts(pair, self._alignment, self.baseline.tensors, self.tensors))
+            found = with_slices(
+                found, base, value, _find_parts(pair, self._alignment, self.baseline.tensors, self.tensors)
+            )
         then(found)
 
     def _compared(self, row: Row, comparison: Comparison) -> Row:
-        row = judge.judged(row.replace(comparison=infinite(comparison)), self.tolerance)
+        row = judge.judge_row(row.replace(comparison=make_infinite(comparison)), self.tolerance)
         self._keep(row)
         return row
 
     def _judged(self, row: Row) -> Row:
         if row.comparison is None:
             return row.replace(reason=self._why_alone(row.target_name, row.name, None))
-        found = row.comparison if getattr(self.baseline.comparer, "totals", False) else plain(row.comparison)
-        return judge.judged(row.replace(comparison=infinite(found)), self.tolerance)
+        found = row.comparison if getattr(self.baseline.comparer, "totals", False) else drop_totals(row.comparison)
+        return judge.judge_row(row.replace(comparison=make_infinite(found)), self.tolerance)
 
     def _tell_merged(self) -> tuple[Row, ...]:
         """Return the merged rows of loops of many iterations, so far, and show each to ``on_row``."""
@@ -466,7 +468,7 @@ class CheckTarget:
         """
         merged = self._tell_merged()
         many = {row.target_name for row in merged}
-        return (*(row for row in self._rows if stem(row.target_name) not in many), *merged)
+        return (*(row for row in self._rows if strip_iteration(row.target_name) not in many), *merged)
 
     def ends(self) -> tuple[tuple[Row, ...], frozenset[str]]:
         """Return all finished rows; of loops of many iterations those of the first and the last ones.
@@ -475,13 +477,13 @@ class CheckTarget:
         count: collections.Counter[str] = collections.Counter()
         gaps, found = self._merged.gaps, []
         for row in self._rows:
-            name = stem(row.name)
+            name = strip_iteration(row.name)
             count[name] += 1
             if name not in gaps or count[name] <= ENDS:
                 found.append(row)
         known = {row.name for row in found}
         last = [self._judged(row) for row in self._merged.last() if row.name not in known]
-        before = {stem(row.name): row.name for row in reversed(last) if stem(row.name) in gaps}
+        before = {strip_iteration(row.name): row.name for row in reversed(last) if strip_iteration(row.name) in gaps}
         return (*found, *last), frozenset(before.values())
 
     @property

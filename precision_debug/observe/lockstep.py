@@ -36,7 +36,7 @@ _GLANCE = 0.05
 it may wait in the engine for what this side holds."""
 
 
-class Ended(Exception):
+class OtherSideEnded(Exception):
     """The other side failed; raised inside a hook to end this side's run too."""
 
 
@@ -179,7 +179,7 @@ class Meeting:
 
     def _check(self) -> None:
         if self._failed:
-            raise Ended
+            raise OtherSideEnded
 
 
 def run_both(meeting: Meeting, baseline: Callable[[], B], target: Callable[[], T]) -> tuple[B, T]:
@@ -220,7 +220,7 @@ def run_both(meeting: Meeting, baseline: Callable[[], B], target: Callable[[], T
 def _is_echo(error: BaseException | None) -> bool:
     """Return whether an error only says that the other side failed."""
     while error is not None:
-        if isinstance(error, Ended):
+        if isinstance(error, OtherSideEnded):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ..numbers.iterations import Iterations
 from ..numbers.merged import MergedSide
-from ..pairing.align import stem
+from ..pairing.align import strip_iteration
 from ..records import Row, Status, TensorMeta, TensorStats, Tolerance
 from .sample_columns import ITERATIONS, WORST_ITERATION
 
-__all__ = ["ENDS", "KEPT", "MergedRows", "MergedStats", "Turns", "merged_list"]
+__all__ = ["ENDS", "KEPT", "MergedRows", "MergedStats", "Turns", "merge_iterations"]
 
 KEPT = 16
 """Iterations of a tensor that have a row each; of more of them the rows are merged."""
@@ -40,7 +40,7 @@ class Turns:
 
     def of(self, key: str) -> tuple[str, int]:
         """Return a tensor's name without its iteration, and how many it had before; ("", 0) for one of no loop."""
-        name = stem(key) if "@" in key else key
+        name = strip_iteration(key) if "@" in key else key
         if name == key:
             return "", 0
         before = self._count[name]
@@ -82,7 +82,7 @@ class MergedRows:
         if name not in self._pairs:
             first = row()
             self._pairs[name] = first, Iterations(self._tolerance)
-            self._partner[name] = stem(first.name)
+            self._partner[name] = strip_iteration(first.name)
         over = self._pairs[name][1]
         over.keep = max(ENDS + 1, _EXPLAINED // len(self._pairs))
         return over
@@ -100,13 +100,15 @@ class MergedRows:
         """Of tensors that had too many iterations a row of each of the last ones, not judged."""
         for row, over in self._pairs.values():
             for turn, found in over.last() if over.count > KEPT else ():
-                name, target_name = f"{stem(row.name)}@{turn}", f"{stem(row.target_name)}@{turn}"
+                name, target_name = f"{strip_iteration(row.name)}@{turn}", f"{strip_iteration(row.target_name)}@{turn}"
                 yield dataclasses.replace(row, name=name, target_name=target_name, comparison=found)
 
     @property
     def gaps(self) -> dict[str, int]:
         """Iterations of each tensor that had more than ``last`` and the first ENDS give, by the baseline's name."""
-        return {stem(row.name): over.count for row, over in self._pairs.values() if over.count > over.keep + ENDS}
+        return {
+            strip_iteration(row.name): over.count for row, over in self._pairs.values() if over.count > over.keep + ENDS
+        }
 
     @property
     def due(self) -> bool:
@@ -119,7 +121,7 @@ class MergedRows:
             if over.count <= KEPT:
                 continue
             turn, error, worst = over.worst()
-            name, target_name = stem(row.name), stem(row.target_name)
+            name, target_name = strip_iteration(row.name), strip_iteration(row.target_name)
             extra = {ITERATIONS: str(over.count), WORST_ITERATION: f"{turn} ({error:.2e})" if error else ""}
             yield dataclasses.replace(row, name=name, target_name=target_name, comparison=over.whole(), extra=extra)
             if error:
@@ -135,25 +137,29 @@ class MergedRows:
         self._told = time.monotonic()
 
 
-def merged_list(tensors: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
+def merge_iterations(tensors: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
     """Return a side's tensors with one entry, that of the first iteration, for each that has too many."""
     given = tuple(tensors)
-    count: Counter[str] = Counter(stem(meta.name) for meta in given if "@" in meta.name)
+    count: Counter[str] = Counter(strip_iteration(meta.name) for meta in given if "@" in meta.name)
     many = {name for name, times in count.items() if times > KEPT}
     if not many:
         return given
     found: dict[str, TensorMeta] = {}
     for meta in given:
-        name = stem(meta.name) if "@" in meta.name else meta.name
+        name = strip_iteration(meta.name) if "@" in meta.name else meta.name
         if name not in many:
-            found.setdefault(meta.name, _outside(meta, many))
+            found.setdefault(meta.name, _without_iteration(meta, many))
         elif name not in found:
-            found[name] = dataclasses.replace(_outside(meta, many), name=name, origin=stem(meta.origin))
+            found[name] = dataclasses.replace(
+                _without_iteration(meta, many), name=name, origin=strip_iteration(meta.origin)
+            )
     return tuple(found.values())
 
 
-def _outside(meta: TensorMeta, many: Collection[str]) -> TensorMeta:
+def _without_iteration(meta: TensorMeta, many: Collection[str]) -> TensorMeta:
     if not any("@" in name for name in meta.inputs):
         return meta
-    named: Sequence[str] = [stem(name) if stem(name) in many else name for name in meta.inputs]
-    return dataclasses.replace(meta, inputs=tuple(dict.fromkeys(name for name in named if name != stem(meta.name))))
+    named: Sequence[str] = [strip_iteration(name) if strip_iteration(name) in many else name for name in meta.inputs]
+    return dataclasses.replace(
+        meta, inputs=tuple(dict.fromkeys(name for name in named if name != strip_iteration(meta.name)))
+    )

@@ -71,7 +71,7 @@ class Portraits:
         numbers = row.comparison
         if numbers is None or not numbers.shapes_match:
             return
-        error = _badness(numbers)
+        error = _rank_badness(numbers)
         if not (row.status is Status.FAIL if self._beyond is None else error > self._beyond):
             return
         size = min(math.prod(base.shape), _READ)
@@ -106,7 +106,7 @@ class Portraits:
         return True
 
 
-def _badness(numbers: Comparison) -> float:
+def _rank_badness(numbers: Comparison) -> float:
     """NaN and Inf of the target alone are worst."""
     if numbers.target.nan > numbers.base.nan or numbers.target.inf > numbers.base.inf:
         return math.inf

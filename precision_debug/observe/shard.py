@@ -13,7 +13,7 @@ from typing import Any
 
 from ..codec import decode, encode, parse_json
 from ..numbers import judge
-from ..numbers.born import infinite
+from ..numbers.born import make_infinite
 from ..numbers.exact_sum import ExactSum
 from ..numbers.merged import Merged, MergedSide, from_plain, side_from_plain, side_to_plain, to_plain
 from ..records import Row, Status, TensorStats, Tolerance
@@ -48,7 +48,7 @@ class Shard:
         self.samples.add(sample)
         for row in rows:
             merged = None if row.comparison is None else Merged.of(row.comparison, sample)
-            self._take(_key(row), sample, dataclasses.replace(row, comparison=None), merged)
+            self._take(_key_of(row), sample, dataclasses.replace(row, comparison=None), merged)
 
     def add_alone(self, sample: int, stats: Mapping[str, TensorStats]) -> None:
         """Take in numbers of the baseline's tensors that no partner came for in a sample."""
@@ -97,7 +97,7 @@ class Shard:
     def rows(self, tolerance: Tolerance) -> list[Row]:
         """Return one row a tensor, judged over all samples, in the order in which the first samples showed them."""
         found = sorted(self._tensors.values(), key=lambda item: (item[0], item[1].index))
-        return [_judged(row, merged, tolerance) for _, row, merged in found]
+        return [_judge_merged(row, merged, tolerance) for _, row, merged in found]
 
     @property
     def means(self) -> dict[str, float]:
@@ -116,7 +116,7 @@ class Shard:
     def to_plain(self) -> dict[str, Any]:
         """Return the shard as JSON values."""
         return {
-            "samples": _ranges(self.samples),
+            "samples": _join_ranges(self.samples),
             "seconds": self.seconds,
             "scores": {name: [total.text, count] for name, (total, count) in self.scores.items()},
             "parts": {str(sample): list(parts) for sample, parts in self.parts.items()},
@@ -157,7 +157,7 @@ class Shard:
         for item in plain["tensors"]:
             row = decode(Row, item["row"])
             totals = None if item["totals"] is None else from_plain(item["totals"])
-            found._tensors[_key(row)] = int(item["first"]), row, totals
+            found._tensors[_key_of(row)] = int(item["first"]), row, totals
         found._refuse_strangers()
         return found
 
@@ -170,11 +170,11 @@ class Shard:
             raise ValueError(f"samples that are not among these: {sorted(named - self.samples)[:5]}")
 
 
-def _key(row: Row) -> Key:
+def _key_of(row: Row) -> Key:
     return row.name, row.target_name, row.status is Status.UNMATCHED
 
 
-def _judged(row: Row, merged: Merged | None, tolerance: Tolerance) -> Row:
+def _judge_merged(row: Row, merged: Merged | None, tolerance: Tolerance) -> Row:
     if merged is None:
         return row
     comparison = merged.comparison()
@@ -182,11 +182,11 @@ def _judged(row: Row, merged: Merged | None, tolerance: Tolerance) -> Row:
     extra = {**row.extra, SAMPLES: str(merged.samples), WORST_SAMPLES: worst}
     if merged.max_abs is not None:
         extra[WORST_AT] = str(merged.max_abs.sample)
-    over_all = dataclasses.replace(row, comparison=infinite(comparison), status=Status.PASS, extra=extra)
-    return judge.judged(over_all, tolerance)
+    over_all = dataclasses.replace(row, comparison=make_infinite(comparison), status=Status.PASS, extra=extra)
+    return judge.judge_row(over_all, tolerance)
 
 
-def _ranges(samples: Iterable[int]) -> list[list[int]]:
+def _join_ranges(samples: Iterable[int]) -> list[list[int]]:
     found: list[list[int]] = []
     for sample in sorted(samples):
         if found and found[-1][1] == sample:

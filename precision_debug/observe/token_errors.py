@@ -11,7 +11,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..records import Row
 
-__all__ = ["TokenErrors", "by_token"]
+__all__ = ["TokenErrors", "split_by_token"]
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ class TokenErrors:
         if not (isinstance(base, np.ndarray) and isinstance(target, np.ndarray)) or base.size > _MOST:
             return
         try:
-            ours, theirs = (by_token(as_array(one), self._rows, self._length) for one in (base, target))
+            ours, theirs = (split_by_token(as_array(one), self._rows, self._length) for one in (base, target))
         except PrecisionDebugError:
             return
         if ours is None or theirs is None or ours.shape != theirs.shape:
@@ -58,7 +58,7 @@ class TokenErrors:
         return names, np.array([self._errors[name] for name in names]).reshape(len(names), count)
 
 
-def by_token(array: Array, rows: int, length: int) -> Array | None:
+def split_by_token(array: Array, rows: int, length: int) -> Array | None:
     """As [rows * length, what belongs to a token]; None where the tensor has no axis of tokens that is known for one.
 
     Shapes are those of language models: [rows, tokens, …], [rows * tokens, …], [rows, heads, tokens, …], and without

@@ -18,7 +18,7 @@ from ..errors import OutputError, UsageError
 from ..numbers.arrays import as_array
 from ..protocols import Feeds, Hook, Session, Watching
 from ..reasons import Reason, as_reason
-from ..records import Side, TensorMeta
+from ..records import ComparedSide, TensorMeta
 
 __all__ = ["Shown", "Watched", "training", "watch"]
 
@@ -147,12 +147,12 @@ class Watched:
 
     def get_input_handle(self, name: str) -> InputHandle:
         """Return the handle that takes an input's value for ``run()``. Raises UsageError."""
-        _known(self._inputs, name, "input")
+        _check_known(self._inputs, name, "input")
         return self._inputs[name]
 
     def get_output_handle(self, name: str) -> OutputHandle:
         """Return the handle that has an output of the last run. Raises UsageError."""
-        _known(self._keys, name, "output")
+        _check_known(self._keys, name, "output")
         return OutputHandle(name, self._outputs)
 
     def register_output_hook(self, hook: Hook) -> None:
@@ -211,8 +211,8 @@ class Watched:
             return True
         return outputs if isinstance(feeds, Mapping) else [self._outputs[name] for name in self._keys]
 
-    def _side(self) -> Side:
-        return Side(
+    def _side(self) -> ComparedSide:
+        return ComparedSide(
             mode="watched", backend=self._backend, model="", versions=dict(self._session.versions),
             notes=tuple(map(as_reason, self._session.notes)), tensors=len(self._session.tensors),
         )  # fmt: skip
@@ -253,7 +253,7 @@ def watch(config: Any) -> Watched:
     )
 
 
-def _known(found: Collection[str], name: str, kind: str) -> None:
+def _check_known(found: Collection[str], name: str, kind: str) -> None:
     if name not in found:
         raise UsageError(f"no {kind} '{name}'", where="watch", hint=f"it has {' '.join(found)}")
 

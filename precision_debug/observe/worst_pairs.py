@@ -40,7 +40,7 @@ class WorstPairs:
 
     def look(self, row: Row, base: Any, target: Any, /) -> None:
         """Keep the pair if it is worth it."""
-        badness = _badness(row)
+        badness = _rank_badness(row)
         if badness == (0, 0.0) or (len(self._worst) == self._most and badness <= self._worst[0][0]):
             return
         self._count += 1
@@ -59,7 +59,7 @@ class WorstPairs:
         """Return whether both sides could be written; text and what is not an array cannot."""
         path = self._path(number)
         try:
-            sides = {"baseline": _plain(as_array(base)), "target": _plain(as_array(target))}
+            sides = {"baseline": _to_npy_type(as_array(base)), "target": _to_npy_type(as_array(target))}
             with path.open("wb") as file:
                 np.savez(file, **sides)  # type: ignore[arg-type]  # its stubs take them for allow_pickle
         except OSError as error:
@@ -75,7 +75,7 @@ class WorstPairs:
         return True
 
 
-def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _to_npy_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """In a type that .npy knows: bfloat16 and the 8-bit floats are exact in float32, 4-bit integers in int8."""
     if array.dtype.kind == "O":
         raise TypeError("no array of numbers")
@@ -84,7 +84,7 @@ def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.astype(np.float32 if "float" in array.dtype.name else np.int8)
 
 
-def _badness(row: Row) -> tuple[int, float]:
+def _rank_badness(row: Row) -> tuple[int, float]:
     numbers = row.comparison
     if numbers is None:
         return 0, 0.0

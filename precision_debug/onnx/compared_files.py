@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..reasons import Reason, say, some
+from ..reasons import Reason, list_some, say
 from .constants import Constants
-from .graph import scopes
+from .graph import iterate_scopes
 from .model import Model
-from .provable_apart import PairedGraph, graph_pairs, provable_apart
+from .provable_apart import PairedGraph, pair_graphs, prove_differences
 
-__all__ = ["Looked", "compared_files", "looked_at"]
+__all__ = ["Looked", "compare_files", "count_looked_at"]
 
 _THROUGH = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast", "Identity", "Dropout", "Transpose", "Reshape"})
 """Behind these a value is looked for that has another name in the other file."""
@@ -34,12 +34,12 @@ class Looked:
     graphs: int
 
 
-def looked_at(model: Model) -> Looked:
+def count_looked_at(model: Model) -> Looked:
     """Count what ``provable`` looks at."""
     constants, operators, graphs = 0, 0, 0
     unread: list[str] = []
     made: dict[int, Constants] = {}
-    for scope in scopes(model.proto.graph):
+    for scope in iterate_scopes(model.proto.graph):
         outer = made[id(scope.parent.graph)] if scope.parent is not None else None
         own = made[id(scope.graph)] = Constants(model, scope.graph, outer)
         missing = [name for name in own if own.get(name) is None]
@@ -50,32 +50,32 @@ def looked_at(model: Model) -> Looked:
     return Looked(constants=constants, unread=tuple(unread), operators=operators, graphs=graphs)
 
 
-def compared_files(first: Model, second: Model) -> list[Reason]:
+def compare_files(first: Model, second: Model) -> list[Reason]:
     """Return every difference between two model files that is proven without a run.
 
     Also what of either file has no counterpart in the other, so that nothing is proven of it. The second is thought to
     come from the first; where only the other order fits, that is said."""
-    found = _found(first, second)
-    if found and not _found(second, first):
+    found = _find_differences(first, second)
+    if found and not _find_differences(second, first):
         return [say("proven_other_order"), *found]
     return found
 
 
-def _found(first: Model, second: Model) -> list[Reason]:
-    found = [*provable_apart(first, second, most=_MOST)]
-    pairs = list(graph_pairs(first, second))
+def _find_differences(first: Model, second: Model) -> list[Reason]:
+    found = [*prove_differences(first, second, most=_MOST)]
+    pairs = list(pair_graphs(first, second))
     there = {id(other.graph) for _, other in pairs}
     for ours, theirs in pairs:
-        found += _graph(ours, theirs)
-    inner = [scope for scope in scopes(second.proto.graph) if id(scope.graph) not in there]
+        found += _compare_graphs(ours, theirs)
+    inner = [scope for scope in iterate_scopes(second.proto.graph) if id(scope.graph) not in there]
     here = {id(mine.graph) for mine, _ in pairs}
-    inner += [scope for scope in scopes(first.proto.graph) if id(scope.graph) not in here]
+    inner += [scope for scope in iterate_scopes(first.proto.graph) if id(scope.graph) not in here]
     if inner:
-        found.append(say("unproven_graphs", count=len(inner), names=some([scope.path for scope in inner])))
+        found.append(say("unproven_graphs", count=len(inner), names=list_some([scope.path for scope in inner])))
     return found
 
 
-def _graph(ours: PairedGraph, theirs: PairedGraph) -> Iterator[Reason]:
+def _compare_graphs(ours: PairedGraph, theirs: PairedGraph) -> Iterator[Reason]:
     yield from _ends(ours.graph, theirs.graph)
     paired = [*ours.pairs(theirs)]
     mine, others = {id(one) for one, _ in paired}, {id(one) for _, one in paired}
@@ -92,63 +92,63 @@ def _graph(ours: PairedGraph, theirs: PairedGraph) -> Iterator[Reason]:
         mine.add(id(node))
         others.add(id(there))
     for one, other in paired:
-        yield from _inputs(ours, one, theirs, other)
-    if alone := _left_alone(ours, mine):
-        yield say("unproven_first", count=len(alone), names=some(alone))
-    if alone := _left_alone(theirs, others):
-        yield say("unproven_second", count=len(alone), names=some(alone))
+        yield from _compare_inputs(ours, one, theirs, other)
+    if alone := _list_unpaired(ours, mine):
+        yield say("unproven_first", count=len(alone), names=list_some(alone))
+    if alone := _list_unpaired(theirs, others):
+        yield say("unproven_second", count=len(alone), names=list_some(alone))
 
 
-def _left_alone(graph: PairedGraph, known: Collection[int]) -> list[str]:
+def _list_unpaired(graph: PairedGraph, known: Collection[int]) -> list[str]:
     """Return the name the nodes without a counterpart that compute something."""
-    alone = [one for one in graph.nodes if id(one) not in known and not _harmless(graph, one)]
+    alone = [one for one in graph.nodes if id(one) not in known and not _is_harmless(graph, one)]
     return [f"{one.op_type} {next(filter(None, one.output), one.name)}" for one in alone]
 
 
-def _harmless(graph: PairedGraph, node: Any) -> bool:
+def _is_harmless(graph: PairedGraph, node: Any) -> bool:
     """Return what adds nothing to the values of its inputs, or makes a constant of constants."""
     if node.op_type in _ADDED:
         return True
     given = [name for name in node.input if name]
-    return bool(given) and all(_origin(graph, name)[1] for name in given)
+    return bool(given) and all(_find_origin(graph, name)[1] for name in given)
 
 
 def _ends(one: Any, other: Any) -> Iterator[Reason]:
-    for what, ours, theirs in (("output", one.output, other.output), ("input", _fed(one), _fed(other))):
+    for what, ours, theirs in (("output", one.output, other.output), ("input", _list_fed(one), _list_fed(other))):
         names = [item.name for item in ours], [item.name for item in theirs]
         if names[0] != names[1]:
-            yield say("proven_ends", what=what, base=some(names[0]), target=some(names[1]))
+            yield say("proven_ends", what=what, base=list_some(names[0]), target=list_some(names[1]))
             continue
         for mine, there in zip(ours, theirs, strict=True):
-            shapes = [_shape(item) for item in (mine, there)]
+            shapes = [_shape_of(item) for item in (mine, there)]
             if shapes[0] is not None and shapes[1] is not None and shapes[0] != shapes[1]:
                 yield say("proven_attribute", what="shape", base=str(shapes[0]), target=str(shapes[1]), op=what,
                           name=mine.name)  # fmt: skip
 
 
-def _fed(graph: Any) -> list[Any]:
+def _list_fed(graph: Any) -> list[Any]:
     held = {tensor.name for tensor in graph.initializer}
     return [item for item in graph.input if item.name not in held]
 
 
-def _shape(item: Any) -> list[int] | None:
+def _shape_of(item: Any) -> list[int] | None:
     shape = item.type.tensor_type
     if not shape.HasField("shape") or any(not dim.HasField("dim_value") for dim in shape.shape.dim):
         return None
     return [dim.dim_value for dim in shape.shape.dim]
 
 
-def _inputs(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
+def _compare_inputs(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
     """Yield values that two operators read, in their order."""
     one, two = _read(ours, mine), _read(theirs, other)
     if mine.op_type in _COMMUTE:
-        one, two = _sorted(one), _sorted(two)
+        one, two = _sort_reads(one), _sort_reads(two)
     length = max(len(one), len(two))
     for place in range(length):
         first, second = (part[place] if place < len(part) else ("", False) for part in (one, two))
         if first == second or (not first[0] and mine.op_type in ("Conv", "ConvTranspose", "Gemm") and second[1]):
             continue  # a folded norm gives a product a bias
-        known = first[1] != second[1] or (first[0] in _names(theirs) and second[0] in _names(ours))
+        known = first[1] != second[1] or (first[0] in _list_names(theirs) and second[0] in _list_names(ours))
         if (not first[1] and known) or first[1] != second[1]:
             yield say(
                 "proven_reads", op=mine.op_type, name=mine.output[0], base=first[0] or "(none)",
@@ -157,23 +157,23 @@ def _inputs(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> It
             return
 
 
-def _sorted(read: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+def _sort_reads(read: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
     return sorted(read, key=lambda one: (one[1], one[0]))
 
 
-def _names(graph: PairedGraph) -> set[str]:
+def _list_names(graph: PairedGraph) -> set[str]:
     return {*graph.by_output, *(item.name for item in graph.graph.input)}
 
 
 def _read(graph: PairedGraph, node: Any) -> list[tuple[str, bool]]:
     """Return each input: where its value comes from, and whether it is a constant, whose name does not count."""
-    found = [_origin(graph, name) if name else ("", False) for name in node.input]
+    found = [_find_origin(graph, name) if name else ("", False) for name in node.input]
     while found and not found[-1][0]:
         found.pop()
     return [("", True) if constant else (name, False) for name, constant in found]
 
 
-def _origin(graph: PairedGraph, name: str) -> tuple[str, bool]:
+def _find_origin(graph: PairedGraph, name: str) -> tuple[str, bool]:
     """Return the value that a name stands for, and whether it is a constant."""
     for _ in range(len(graph.nodes) + 1):
         maker = graph.by_output.get(name)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import PrecisionDebugError
-from .graph import external_data
-from .model import Model, opened
+from .graph import read_external_data
+from .model import Model, map_file
 from .types import dtype_name
 
 __all__ = ["Constants"]
@@ -108,11 +108,11 @@ class Constants(Mapping[str, Array]):
         otherwise."""
         name, count = dtype_name(tensor.data_type), math.prod(tensor.dims)
         try:
-            place = external_data(tensor)
+            place = read_external_data(tensor)
             if name not in _MAPPED or not count or place.length != count * np.dtype(name).itemsize:
                 return None
             if place.location not in self._files:
-                self._files[place.location] = opened(self._folder / place.location)
+                self._files[place.location] = map_file(self._folder / place.location)
             data = self._files[place.location][place.offset : place.offset + place.length]
             found: Array = np.frombuffer(data, name).reshape(tensor.dims)
             return found

@@ -10,11 +10,11 @@ import numpy as np
 
 from ..errors import ModelError
 from ..reasons import Text, same, say
-from .graph import initializers_of, scopes
-from .model import Model, read_model, tensor_shape
+from .graph import initializers_of, iterate_scopes
+from .model import Model, read_model, read_tensor_shape
 from .types import dtype_name
 
-__all__ = ["PARTS", "described"]
+__all__ = ["PARTS", "describe_file"]
 
 PARTS = ("layers", "attributes", "weights")
 """What can be asked for beyond the summary."""
@@ -22,7 +22,7 @@ PARTS = ("layers", "attributes", "weights")
 _LONG = 80
 
 
-def described(path: str, parts: Collection[str] = ()) -> Iterator[Text]:
+def describe_file(path: str, parts: Collection[str] = ()) -> Iterator[Text]:
     """Describe an ONNX file, one line a thing.
 
     Layers come in the file's order, those of bodies indented. Raises ModelError."""
@@ -35,15 +35,15 @@ def described(path: str, parts: Collection[str] = ()) -> Iterator[Text]:
                f"{path}：IR {model.proto.ir_version}，opset {opsets}，{made or '导出工具未知'}")  # fmt: skip
     for item in graph.input:
         if item.name not in constants:
-            yield Text(f"input   {item.name}  {_type(item).en}", f"输入  {item.name}  {_type(item).zh}")
+            yield Text(f"input   {item.name}  {_format_type(item).en}", f"输入  {item.name}  {_format_type(item).zh}")
     for item in graph.output:
-        yield Text(f"output  {item.name}  {_type(item).en}", f"输出  {item.name}  {_type(item).zh}")
-    found = list(scopes(graph))
+        yield Text(f"output  {item.name}  {_format_type(item).en}", f"输出  {item.name}  {_format_type(item).zh}")
+    found = list(iterate_scopes(graph))
     counts = Counter(node.op_type for scope in found for node in scope.graph.node)
     listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     yield Text(f"{counts.total()} operators: {listed}", f"{counts.total()} 个算子：{listed}")
     weights = [weight for scope in found for weight in scope.graph.initializer]
-    elements = sum(_elements(weight) for weight in weights)
+    elements = sum(_count_elements(weight) for weight in weights)
     types = Counter(dtype_name(weight.data_type) for weight in weights)
     listed = ", ".join(f"{n} {name}" for name, n in types.most_common())
     yield Text(f"{len(weights)} weights, {elements} elements: {listed}",
@@ -55,41 +55,41 @@ def described(path: str, parts: Collection[str] = ()) -> Iterator[Text]:
                 yield Text(f"{'  ' * depth}in {scope.path}:", f"{'  ' * depth}{scope.path} 内：")
             for node in scope.graph.node:
                 begin, read, made_of = f"{'  ' * depth}{node.op_type:18s} {node.name}", node.input, node.output
-                yield Text(f"{begin}: {_names(read).en} -> {_names(made_of).en}",
-                           f"{begin}：{_names(read).zh} -> {_names(made_of).zh}")  # fmt: skip
+                yield Text(f"{begin}: {_format_names(read).en} -> {_format_names(made_of).en}",
+                           f"{begin}：{_format_names(read).zh} -> {_format_names(made_of).zh}")  # fmt: skip
                 for attribute in node.attribute if "attributes" in parts else ():
-                    begin, value = f"{'  ' * depth}    {attribute.name} = ", _value(attribute)
+                    begin, value = f"{'  ' * depth}    {attribute.name} = ", _format_value(attribute)
                     yield Text(f"{begin}{value.en}", f"{begin}{value.zh}")
     if "weights" in parts:
         for weight in weights:
             shape = f"{dtype_name(weight.data_type)} {list(weight.dims)}"
-            span = _range(weight, model)
+            span = _format_range(weight, model)
             yield Text(f"{weight.name}  {shape}{span.en}", f"{weight.name}  {shape}{span.zh}")
 
 
-def _type(item: Any) -> Text:
+def _format_type(item: Any) -> Text:
     kind = item.type.WhichOneof("value")
     if kind != "tensor_type":
         return same(str(kind).removesuffix("_type")) if kind else Text("unknown type", "类型未知")
-    shape, dtype = tensor_shape(item.type.tensor_type), dtype_name(item.type.tensor_type.elem_type)
+    shape, dtype = read_tensor_shape(item.type.tensor_type), dtype_name(item.type.tensor_type.elem_type)
     if shape is None:
         return Text(f"{dtype} shape unknown", f"{dtype} 形状未知")
     return same(f"{dtype} [{', '.join(map(str, shape))}]")
 
 
-def _names(names: Any) -> Text:
+def _format_names(names: Any) -> Text:
     found = ", ".join(name or "-" for name in names)
     return same(found) if found else Text("nothing", "无")
 
 
-def _elements(weight: Any) -> int:
+def _count_elements(weight: Any) -> int:
     count = 1
     for dim in weight.dims:
         count *= dim
     return count
 
 
-def _range(weight: Any, model: Model) -> Text:
+def _format_range(weight: Any, model: Model) -> Text:
     """Return the smallest and largest value, and what is not finite. Raises ModelError."""
     from onnx import numpy_helper
 
@@ -109,7 +109,7 @@ def _range(weight: Any, model: Model) -> Text:
     return Text(en, zh)
 
 
-def _value(attribute: Any) -> Text:
+def _format_value(attribute: Any) -> Text:
     from onnx import helper
 
     if attribute.HasField("g") or attribute.graphs:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..records import Operator, Stored
-from .graph import all_graphs
+from ..records import GraphOperator, Stored
+from .graph import iterate_graphs
 from .model import Model
 from .types import with_defaults
 
@@ -33,7 +33,7 @@ class FileOperators:
     @functools.cached_property
     def _tensors(self) -> dict[str, Any]:
         found = {}
-        for inner in all_graphs(self._graph):
+        for inner in iterate_graphs(self._graph):
             for node in inner.node:
                 for item in node.attribute if node.op_type == "Constant" else ():
                     if item.name == "value":
@@ -58,7 +58,7 @@ class FileOperators:
     def _makers(self) -> dict[str, Any]:
         """What makes each tensor, by the tensor's name; names that several graphs have are left out."""
         found: dict[str, Any] = {}
-        for inner in all_graphs(self._graph):
+        for inner in iterate_graphs(self._graph):
             for node in inner.node:
                 found.update({name: None if name in found else node for name in node.output if name})
         return found
@@ -68,22 +68,22 @@ class FileOperators:
         """The first output of the node in whose body a tensor is made, by the tensor's name."""
         return {
             name: next((one for one in node.output if one), "")
-            for graph in all_graphs(self._graph) for node in graph.node
+            for graph in iterate_graphs(self._graph) for node in graph.node
             for item in node.attribute for body in (*([item.g] if item.HasField("g") else ()), *item.graphs)
             for inner in body.node for name in inner.output if name
         }  # fmt: skip
 
-    def operator_of(self, name: str) -> Operator | None:
+    def operator_of(self, name: str) -> GraphOperator | None:
         """Return the node that makes a tensor; None where no node does, or more than one."""
         node = self._makers.get(name)
         return None if node is None else self.described(node)
 
-    def described(self, node: Any) -> Operator:
+    def described(self, node: Any) -> GraphOperator:
         """Return a node of the graph as an Operator, with the defaults of attributes that it leaves out."""
         from onnx import helper
 
         said = {
-            item.name: _plain(helper.get_attribute_value(item))
+            item.name: _to_plain_value(helper.get_attribute_value(item))
             for item in node.attribute
             if not (item.HasField("g") or item.HasField("t") or item.graphs or item.tensors)
         }
@@ -100,7 +100,7 @@ class FileOperators:
         )
         reads = tuple(name for name in node.input if name and name not in constants)
         inside = next((self._owners[name] for name in node.output if name in self._owners), "")
-        return Operator(
+        return GraphOperator(
             op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads, inside=inside
         )  # fmt: skip
 
@@ -123,12 +123,12 @@ class FileOperators:
         elif zero.dtype != np.uint8:
             offsets = zero.reshape(many, blocks).astype(np.float32)
         else:  # each row is packed by itself
-            offsets = _parts(zero.reshape(many, -1), bits)[:, :blocks].astype(np.float32)
+            offsets = _unpack_parts(zero.reshape(many, -1), bits)[:, :blocks].astype(np.float32)
 
         def spread(each: Array) -> Array:
             return np.asarray(np.repeat(each.reshape(many, blocks), block, axis=1)[:, :wide].T)
 
-        integers = _parts(held.reshape(many, -1), bits)[:, :wide].T
+        integers = _unpack_parts(held.reshape(many, -1), bits)[:, :wide].T
         held_as = getattr(ml_dtypes, f"uint{bits}", np.uint8)
         scales = spread(scale.astype(np.float32))
         return Stored(integers=integers.astype(held_as), scale=scales, zero_point=spread(offsets))
@@ -161,7 +161,7 @@ class FileOperators:
         return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
 
 
-def _parts(packed: Array, bits: int) -> Array:
+def _unpack_parts(packed: Array, bits: int) -> Array:
     """Return the integers of bytes that hold several each, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return np.asarray((packed[..., None] >> shifts) & ((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
@@ -188,7 +188,7 @@ class _Packed(Mapping[str, Stored]):
         return len(self._found)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return list(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value

@@ -11,23 +11,23 @@ __all__ = [
     "External",
     "Scope",
     "Value",
-    "all_graphs",
-    "attribute",
-    "carried",
     "copy_but",
-    "external_data",
-    "external_location",
-    "external_tensors",
     "initializers_of",
-    "labels",
+    "iterate_external_tensors",
+    "iterate_graphs",
+    "iterate_scopes",
+    "iterate_subgraphs",
+    "iterate_values",
+    "label_values",
+    "list_outer_reads",
+    "map_carried_inputs",
     "move_external_data",
-    "ordered",
-    "outer_reads",
+    "order_nodes",
+    "read_attribute",
+    "read_external_data",
+    "read_external_location",
     "reorder",
-    "scopes",
-    "subgraphs",
-    "values",
-    "words",
+    "split_words",
 ]
 
 
@@ -81,7 +81,7 @@ class Value:
         return self.scope.key, self.name
 
 
-def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
+def iterate_subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the graphs in a node's attributes, by attribute name."""
     for item in node.attribute:
         if item.HasField("g"):
@@ -90,51 +90,51 @@ def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
             yield f"{item.name}[{place}]", graph
 
 
-def all_graphs(graph: Any) -> Iterator[Any]:
+def iterate_graphs(graph: Any) -> Iterator[Any]:
     """Yield the graph and every graph inside it."""
     yield graph
     for node in graph.node:
-        for item in node.attribute:  # as ``subgraphs`` does, without a generator for each of a million nodes
+        for item in node.attribute:  # as ``iterate_subgraphs`` does, without a generator for each of a million nodes
             if item.HasField("g") or item.graphs:
-                for _, inner in subgraphs(node):
-                    yield from all_graphs(inner)
+                for _, inner in iterate_subgraphs(node):
+                    yield from iterate_graphs(inner)
                 break
 
 
-def scopes(graph: Any) -> Iterator[Scope]:
+def iterate_scopes(graph: Any) -> Iterator[Scope]:
     """Yield the main graph, then those inside it, in node order."""
-    yield from _scopes(Scope(graph=graph))
+    yield from _iterate_inner_scopes(Scope(graph=graph))
 
 
-def _scopes(scope: Scope) -> Iterator[Scope]:
+def _iterate_inner_scopes(scope: Scope) -> Iterator[Scope]:
     yield scope
     for node in scope.graph.node:
-        for name, inner in subgraphs(node):
+        for name, inner in iterate_subgraphs(node):
             step = (next((out for out in node.output if out), node.name), name)
-            yield from _scopes(Scope(graph=inner, key=(*scope.key, step), owner=node, parent=scope))
+            yield from _iterate_inner_scopes(Scope(graph=inner, key=(*scope.key, step), owner=node, parent=scope))
 
 
-def values(graph: Any) -> Iterator[Value]:
+def iterate_values(graph: Any) -> Iterator[Value]:
     """Yield inputs of the main graph, then every node output, in execution order: a subgraph's before its owner's."""
     main = Scope(graph=graph)
     defaults = initializers_of(graph)
     for item in graph.input:
         if item.name not in defaults:
             yield Value(name=item.name, scope=main)
-    yield from _values(main)
+    yield from _iterate_scope_values(main)
 
 
-def _values(scope: Scope) -> Iterator[Value]:
+def _iterate_scope_values(scope: Scope) -> Iterator[Value]:
     for node in scope.graph.node:
-        for name, inner in subgraphs(node):
+        for name, inner in iterate_subgraphs(node):
             step = (next((out for out in node.output if out), node.name), name)
-            yield from _values(Scope(graph=inner, key=(*scope.key, step), owner=node, parent=scope))
+            yield from _iterate_scope_values(Scope(graph=inner, key=(*scope.key, step), owner=node, parent=scope))
         for index, output in enumerate(node.output):
             if output:
                 yield Value(name=output, scope=scope, node=node, index=index)
 
 
-def labels(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], str]:
+def label_values(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], str]:
     """Return a name of its own for each value: the ONNX name, with the path of its graph where that name occurs
     twice."""
     count = Counter(value.name for value in found)
@@ -144,7 +144,7 @@ def labels(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], 
     }
 
 
-def carried(scope: Scope) -> dict[str, tuple[str, str]]:
+def map_carried_inputs(scope: Scope) -> dict[str, tuple[str, str]]:
     """Map each input of a loop's body to where its value comes from.
 
     That is the outer value it begins with or is a slice of, and the body's own output that it is in the next iteration,
@@ -156,17 +156,17 @@ def carried(scope: Scope) -> dict[str, tuple[str, str]]:
     outer = list(scope.owner.input)
     if scope.owner.op_type == "Loop":
         return {inputs[i]: (outer[i], outputs[i - 1]) for i in range(2, min(len(inputs), len(outer)))}
-    states = len(inputs) - int(attribute(scope.owner, "num_scan_inputs", 0))
+    states = len(inputs) - int(read_attribute(scope.owner, "num_scan_inputs", 0))
     return {name: (outer[i], outputs[i] if i < states else "") for i, name in enumerate(inputs) if i < len(outer)}
 
 
-def outer_reads(node: Any) -> list[str]:
+def list_outer_reads(node: Any) -> list[str]:
     """Return the names that the node's subgraphs read from the graph around them, in order, each once."""
     found: dict[str, None] = {}
-    for _, inner in subgraphs(node):
+    for _, inner in iterate_subgraphs(node):
         own = initializers_of(inner) | {item.name for item in inner.input}
         for inside in inner.node:
-            for name in (*inside.input, *outer_reads(inside)):
+            for name in (*inside.input, *list_outer_reads(inside)):
                 if name and name not in own:
                     found.setdefault(name)
             own.update(inside.output)
@@ -176,14 +176,14 @@ def outer_reads(node: Any) -> list[str]:
     return list(found)
 
 
-def ordered(graph: Any, wish: Mapping[str, int] | None = None) -> list[Any]:
+def order_nodes(graph: Any, wish: Mapping[str, int] | None = None) -> list[Any]:
     """Return the nodes, each after those whose outputs it reads; otherwise in the order of the file.
 
     wish: place by node or output name. Nodes that it does not name come right before the first one that needs them.
     """
     nodes = list(graph.node)
     maker = {name: place for place, node in enumerate(nodes) for name in node.output if name}
-    wished = [_wished(node, wish or {}) for node in nodes]
+    wished = [_wished_place(node, wish or {}) for node in nodes]
     named = sorted((place for place in range(len(nodes)) if wished[place] >= 0), key=lambda place: wished[place])
     done: set[int] = set()
     opened: set[int] = set()
@@ -199,21 +199,21 @@ def ordered(graph: Any, wish: Mapping[str, int] | None = None) -> list[Any]:
                 result.append(nodes[place])
                 continue
             opened.add(place)
-            needs = [maker[name] for name in (*nodes[place].input, *outer_reads(nodes[place])) if name in maker]
+            needs = [maker[name] for name in (*nodes[place].input, *list_outer_reads(nodes[place])) if name in maker]
             stack.append(place)
             stack.extend(need for need in reversed(needs) if need not in opened)
     return result
 
 
-def _wished(node: Any, wish: Mapping[str, int]) -> int:
+def _wished_place(node: Any, wish: Mapping[str, int]) -> int:
     found = [wish[name] for name in (node.name, *node.output) if name in wish]
     return min(found) if found else -1
 
 
 def reorder(graph: Any, wish: Mapping[str, int]) -> None:
-    """Put the nodes of a graph and of those inside it into the order of ``ordered``."""
-    for inner in list(all_graphs(graph)):
-        nodes = [type(node).FromString(node.SerializeToString()) for node in ordered(inner, wish)]
+    """Put the nodes of a graph and of those inside it into the order of ``order_nodes``."""
+    for inner in list(iterate_graphs(graph)):
+        nodes = [type(node).FromString(node.SerializeToString()) for node in order_nodes(inner, wish)]
         del inner.node[:]
         inner.node.extend(nodes)
 
@@ -223,12 +223,12 @@ def initializers_of(graph: Any) -> set[str]:
     return {item.name for item in graph.initializer} | {item.values.name for item in graph.sparse_initializer}
 
 
-def external_location(tensor: Any) -> str:
+def read_external_location(tensor: Any) -> str:
     """Return the file that a tensor names for its bytes, whatever it says of the place in it; "": none."""
     return next((str(entry.value) for entry in tensor.external_data if entry.key == "location"), "")
 
 
-def external_data(tensor: Any) -> External:
+def read_external_data(tensor: Any) -> External:
     """Return where a tensor's bytes lie, relative to the model's folder."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     return External(
@@ -247,13 +247,13 @@ def move_external_data(tensor: Any, place: External) -> None:
             entry.key, entry.value = key, str(value)
 
 
-def external_tensors(graph: Any) -> Iterator[Any]:
+def iterate_external_tensors(graph: Any) -> Iterator[Any]:
     """Weights of the graph, and of every graph inside it, whose bytes lie in a file."""
-    for inner in all_graphs(graph):
+    for inner in iterate_graphs(graph):
         yield from (tensor for tensor in inner.initializer if tensor.external_data)
 
 
-def attribute(node: Any, name: str, default: Any = None) -> Any:
+def read_attribute(node: Any, name: str, default: Any = None) -> Any:
     """Return the value of a node's attribute, decoded; ``default`` where it has none."""
     from onnx import helper
 
@@ -277,19 +277,19 @@ def copy_but(proto: Any, *, graph: str) -> Any:
 
 
 def _copy_field(message: Any, field: Any, value: Any) -> None:
-    if field.message_type is None and not _repeated(field):
+    if field.message_type is None and not _is_repeated(field):
         setattr(message, field.name, value)
-    elif _repeated(field):
+    elif _is_repeated(field):
         getattr(message, field.name).extend(value)
     else:
         getattr(message, field.name).CopyFrom(value)
 
 
-def _repeated(field: Any) -> bool:
+def _is_repeated(field: Any) -> bool:
     """Protobuf 7 has no ``label`` any more, older ones have no ``is_repeated``."""
     return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """Return the words of a text, for tables of operator names."""
     return frozenset(text.split())

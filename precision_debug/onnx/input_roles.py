@@ -29,13 +29,14 @@ def with_uses(metas: Sequence[InputMeta], graph: Any) -> tuple[InputMeta, ...]:
     for node in graph.node:
         for name in node.input:
             readers.setdefault(name, []).append(node)
-    sizes = dict(_constants(graph))
+    sizes = dict(_iterate_constants(graph))
     return tuple(
-        dataclasses.replace(meta, limit=_limit(meta, readers, sizes), layout=_layout(meta, readers)) for meta in metas
+        dataclasses.replace(meta, limit=_limit(meta, readers, sizes), layout=_find_layout(meta, readers))
+        for meta in metas
     )
 
 
-def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
+def _iterate_constants(graph: Any) -> Iterator[tuple[str, Any]]:
     """Yield the name and tensor of each constant."""
     for tensor in graph.initializer:
         yield tensor.name, tensor
@@ -52,14 +53,14 @@ def _limit(meta: InputMeta, readers: Mapping[str, list[Any]], constants: Mapping
         return None
     found = []
     made = {output: node for nodes in readers.values() for node in nodes for output in node.output}
-    reached = _reached(meta.name, readers, _SAME_VALUES)
+    reached = _list_reached(meta.name, readers, _SAME_VALUES)
     if any(node.op_type == "Less" for name in reached for node in readers.get(name, ())):
         # as TensorFlow counts negative indices from the end
-        reached = _reached(meta.name, readers, _WRAPPED, anywhere=True)
+        reached = _list_reached(meta.name, readers, _WRAPPED, anywhere=True)
     for name in reached:
         for node in readers.get(name, ()):
             if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] == name:
-                table = constants.get(_source(node.input[0], made, constants))
+                table = constants.get(_find_source(node.input[0], made, constants))
                 axis = next((item.i for item in node.attribute if item.name == "axis"), 0)
                 if table is not None and -len(table.dims) <= axis < len(table.dims):
                     found.append(int(table.dims[axis]))
@@ -75,7 +76,7 @@ def _is_cast_to_whole(name: str, readers: Mapping[str, list[Any]]) -> bool:
     )
 
 
-def _source(name: str, made: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
+def _find_source(name: str, made: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
     """Return the constant that a table is, or is cast or dequantised from."""
     for _ in range(_FARTHEST):
         node = made.get(name)
@@ -85,12 +86,12 @@ def _source(name: str, made: Mapping[str, Any], constants: Mapping[str, Any]) ->
     return name
 
 
-def _layout(meta: InputMeta, readers: Mapping[str, list[Any]]) -> str:
+def _find_layout(meta: InputMeta, readers: Mapping[str, list[Any]]) -> str:
     if meta.shape is None or len(meta.shape) not in (4, 5):
         return ""
     middle = "DHW"[5 - len(meta.shape) :]
     first, last = f"NC{middle}", f"N{middle}C"
-    for name in _reached(meta.name, readers, _SAME_PLACES):
+    for name in _list_reached(meta.name, readers, _SAME_PLACES):
         for node in readers.get(name, ()):
             if node.op_type in _CONVOLUTIONS and node.input[0] == name:
                 return first
@@ -101,7 +102,7 @@ def _layout(meta: InputMeta, readers: Mapping[str, list[Any]]) -> str:
     return ""
 
 
-def _reached(
+def _list_reached(
     name: str, readers: Mapping[str, list[Any]], through: frozenset[str], *, anywhere: bool = False
 ) -> list[str]:
     """Return the tensor, and those that hold the same after operators of these types, at most 20.

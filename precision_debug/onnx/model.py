@@ -15,12 +15,28 @@ from precision_debug.reasons import say
 from precision_debug.records import InputMeta
 from precision_debug.safety.untrusted import refuse_special
 
-from .functions import inlined
-from .graph import all_graphs, external_data, external_location, external_tensors, initializers_of, move_external_data
+from .functions import inline_functions
+from .graph import (
+    initializers_of,
+    iterate_external_tensors,
+    iterate_graphs,
+    move_external_data,
+    read_external_data,
+    read_external_location,
+)
 
 __all__ = [
-    "Model", "loaded", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "refuse_strays",
-    "tensor_shape", "threads_may_read",
+    "Model",
+    "load_model",
+    "map_file",
+    "may_threads_read",
+    "name_every_node",
+    "name_nodes",
+    "parse_model",
+    "read_inputs",
+    "read_model",
+    "read_tensor_shape",
+    "refuse_strays",
 ]  # fmt: skip
 
 _AGAIN = say("export_again")
@@ -44,17 +60,17 @@ class Model:
 
 def read_model(path: str) -> Model:
     """Read an ``.onnx`` file without its external weights. Raises ModelError."""
-    proto = parsed(opened(Path(path)), path)
+    proto = parse_model(map_file(Path(path)), path)
     _refuse_damaged(proto, path)
     folder = _find_external(proto, Path(path))
-    return Model(proto=named(proto, path), folder=folder, path=path)
+    return Model(proto=name_every_node(proto, path), folder=folder, path=path)
 
 
-def named(proto: Any, path: str) -> Any:
+def name_every_node(proto: Any, path: str) -> Any:
     """Return the model with its functions written out and a name for every node. Raises ModelError."""
     if proto.functions:
-        proto = inlined(proto, path)
-    for graph in all_graphs(proto.graph):
+        proto = inline_functions(proto, path)
+    for graph in iterate_graphs(proto.graph):
         name_nodes(graph)
     return proto
 
@@ -62,10 +78,10 @@ def named(proto: Any, path: str) -> Any:
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
     """Return the inputs that a caller feeds, in the model's order; those with a default value are optional."""
     defaults = initializers_of(model.proto.graph)
-    return tuple(_input(value, value.name in defaults) for value in model.proto.graph.input)
+    return tuple(_make_input_meta(value, value.name in defaults) for value in model.proto.graph.input)
 
 
-def opened(path: Path) -> memoryview:
+def map_file(path: Path) -> memoryview:
     """Return the bytes of a file that may be a model, mapped into memory. Raises ModelError."""
     if path.is_dir():
         raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")
@@ -86,9 +102,9 @@ def opened(path: Path) -> memoryview:
     return view  # the mapping goes with its last view
 
 
-def parsed(data: bytes | memoryview, path: str) -> Any:
+def parse_model(data: bytes | memoryview, path: str) -> Any:
     """Return the onnx.ModelProto in some bytes. Raises ModelError, or BackendUnavailable without the onnx package."""
-    onnx = _onnx(path)
+    onnx = _import_onnx(path)
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 
     proto = onnx.ModelProto()
@@ -101,16 +117,16 @@ def parsed(data: bytes | memoryview, path: str) -> Any:
     return proto
 
 
-def loaded(path: str | Path) -> Any:
-    """Return the onnx.ModelProto of a file as it is, without its external weights. Raises as ``parsed``."""
-    onnx = _onnx(path)
+def load_model(path: str | Path) -> Any:
+    """Return the onnx.ModelProto of a file as it is, without its external weights. Raises as ``parse_model``."""
+    onnx = _import_onnx(path)
     try:
         return onnx.load(str(path), load_external_data=False)
     except Exception as error:
         raise ModelError(f"is not an ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
 
 
-def _onnx(path: str | Path) -> Any:
+def _import_onnx(path: str | Path) -> Any:
     """Return the onnx package, which not every engine's extra brings. Raises BackendUnavailable."""
     try:
         import onnx
@@ -124,7 +140,7 @@ def _refuse_damaged(proto: Any, path: str) -> None:
     """Raise ModelError where a weight's bytes are not what its shape and type say.
 
     An engine may leave such a weight out unread where nothing needs it."""
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         for weight in graph.initializer:
             width = _BYTES.get(weight.data_type, 0)
             size = math.prod(weight.dims) * width
@@ -133,14 +149,14 @@ def _refuse_damaged(proto: Any, path: str) -> None:
                 raise ModelError(what, where=path, hint=_AGAIN)
 
 
-def threads_may_read() -> bool:
+def may_threads_read() -> bool:
     """Return whether two threads may read one parsed model. With protobuf in pure Python, reading a field writes it."""
     from google.protobuf.internal import api_implementation  # type: ignore[import-untyped, unused-ignore]
 
     return bool(api_implementation.Type() != "python")
 
 
-def _size(tensor: Any) -> int:
+def _count_bytes(tensor: Any) -> int:
     """Return bytes of a tensor whose file is not said to hold so many; 0 where its type, or a size, is none."""
     many = math.prod(tensor.dims) if all(dim >= 0 for dim in tensor.dims) else 0
     return many * _BYTES.get(tensor.data_type, 0)
@@ -152,19 +168,19 @@ def _find_external(proto: Any, path: Path) -> Path:
     Weights that are links themselves, as in a cache of downloads, are named by the files that they lead to: onnx, and
     ONNX Runtime where it is given bytes, refuse links. Raises ModelError.
     """
-    tensors = list(external_tensors(proto.graph))
+    tensors = list(iterate_external_tensors(proto.graph))
     beside, behind = path.absolute().parent, Path(os.path.realpath(path)).parent
     ends: dict[str, int] = {}
     for tensor in tensors:
         try:
-            place = external_data(tensor)
+            place = read_external_data(tensor)
         except ValueError as error:
             what = f"says of '{tensor.name}' that its weights lie at no number: {error}"
             raise ModelError(what, where=str(path), hint="export the model again") from error
-        ends[place.location] = max(ends.get(place.location, 0), place.offset + (place.length or _size(tensor)))
+        ends[place.location] = max(ends.get(place.location, 0), place.offset + (place.length or _count_bytes(tensor)))
     places: dict[str, Path] = {}
     for location, end in ends.items():
-        file = _place_of(location, path)
+        file = _find_external_file(location, path)
         if file is None or file.stat().st_size < end:
             what = f"its external weights {location} are {'missing' if file is None else 'cut off'}"
             raise ModelError(what, where=str(path), hint="copy the weights next to the .onnx file")
@@ -173,12 +189,12 @@ def _find_external(proto: Any, path: Path) -> Path:
     if len(folders) != 1:
         return next((beside for file in places.values() if beside in file.parents), behind)
     for tensor in tensors:
-        place = external_data(tensor)
+        place = read_external_data(tensor)
         move_external_data(tensor, replace(place, location=places[place.location].resolve().name))
     return folders.pop()
 
 
-def _place_of(location: str, path: Path) -> Path | None:
+def _find_external_file(location: str, path: Path) -> Path | None:
     """Return the file of external weights: beside the model, or beside what it is a link to; None where there is none.
 
     Neither a path nor a link leads elsewhere, else a model of a stranger could have any file of the machine read as
@@ -202,12 +218,12 @@ def refuse_strays(path: str) -> None:
     A file that is not a model is the engine's to refuse.
     """
     try:
-        proto = loaded(path)
-        locations = {external_location(tensor) for tensor in external_tensors(proto.graph)}
+        proto = load_model(path)
+        locations = {read_external_location(tensor) for tensor in iterate_external_tensors(proto.graph)}
     except (BackendUnavailable, ModelError, ValueError):
         return
     for location in locations:
-        _place_of(location, Path(path))
+        _find_external_file(location, Path(path))
 
 
 def name_nodes(graph: Any) -> None:
@@ -224,7 +240,7 @@ def name_nodes(graph: Any) -> None:
         taken.add(node.name)
 
 
-def _input(value: Any, optional: bool) -> InputMeta:
+def _make_input_meta(value: Any, optional: bool) -> InputMeta:
     kind = value.type.WhichOneof("value")
     if kind == "optional_type":
         inner = value.type.optional_type.elem_type
@@ -235,10 +251,12 @@ def _input(value: Any, optional: bool) -> InputMeta:
         tensor = value.type.tensor_type if kind == "tensor_type" else None
     if tensor is None:
         return InputMeta(name=value.name, dtype=str(kind or "unknown").removesuffix("_type"), shape=None)
-    return InputMeta(name=value.name, dtype=dtype_name(tensor.elem_type), shape=tensor_shape(tensor), optional=optional)
+    return InputMeta(
+        name=value.name, dtype=dtype_name(tensor.elem_type), shape=read_tensor_shape(tensor), optional=optional
+    )
 
 
-def tensor_shape(tensor: Any) -> tuple[int | str, ...] | None:
+def read_tensor_shape(tensor: Any) -> tuple[int | str, ...] | None:
     """Return the shape of a TypeProto.Tensor, as InputMeta has it."""
     if not tensor.HasField("shape"):
         return None

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..reasons import Reason, say, some
+from ..reasons import Reason, list_some, say
 from .constants import Constants
-from .graph import Scope, attribute, scopes
+from .graph import Scope, iterate_scopes, read_attribute
 from .model import Model
 
-__all__ = ["provable"]
+__all__ = ["prove_faults"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +32,7 @@ _MOST = 5
 """Findings of one kind that are told one by one."""
 
 
-def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collection[str] = ()) -> list[Reason]:
+def prove_faults(model: Model, *, to: str = "", int32: bool = False, kept: Collection[str] = ()) -> list[Reason]:
     """Return what a model file proves of itself, one sentence each, in the order of the graph.
 
     to: the type of a target that holds floats in it, "float16".
@@ -41,13 +41,20 @@ def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collectio
     Only what is wrong whatever is fed to the model.
     """
     found: dict[str, list[Reason]] = {}
-    for reason in _wiring(model):
+    for reason in _check_wiring(model):
         found.setdefault(reason.code, []).append(reason)
-    for file in _files(model):
-        for kind in (_not_finite, _attributes, _scales, _biases, _clipped_weights, _norms):
+    for file in _iterate_files(model):
+        for kind in (
+            _check_finite,
+            _check_attributes,
+            _check_scales,
+            _check_biases,
+            _check_clipped_weights,
+            _check_norms,
+        ):
             for reason in kind(file):
                 found.setdefault(reason.code, []).append(reason)
-        for reason in _beyond(file, to, int32, frozenset(kept)):
+        for reason in _check_range(file, to, int32, frozenset(kept)):
             found.setdefault(reason.code, []).append(reason)
     told: list[Reason] = []
     for reasons in found.values():
@@ -87,20 +94,20 @@ class _File:
         return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
-def _files(model: Model) -> Iterator[_File]:
+def _iterate_files(model: Model) -> Iterator[_File]:
     """Yield the main graph, then the branches and bodies in it, which see the constants around them."""
     made: dict[int, _File] = {}
-    for scope in scopes(model.proto.graph):
+    for scope in iterate_scopes(model.proto.graph):
         around = made.get(id(scope.parent.graph)) if scope.parent is not None else None
         made[id(scope.graph)] = _File.of(model, scope, around.constants if around is not None else None)
         yield made[id(scope.graph)]
 
 
-def _wiring(model: Model) -> Iterator[Reason]:
+def _check_wiring(model: Model) -> Iterator[Reason]:
     """Yield names that nothing makes, that two make, and operators that wait for each other: no engine can run
     those."""
     around: dict[int, frozenset[str]] = {}
-    for scope in scopes(model.proto.graph):
+    for scope in iterate_scopes(model.proto.graph):
         graph, outer = scope.graph, around.get(id(scope.parent.graph)) if scope.parent is not None else None
         held = [item.name for item in graph.initializer] + [item.values.name for item in graph.sparse_initializer]
         made = held + [name for node in graph.node for name in node.output if name]
@@ -125,12 +132,12 @@ def _wiring(model: Model) -> Iterator[Reason]:
                     left.append(node)
             if len(left) == len(waiting):
                 names = [next(filter(None, node.output), node.name) for node in left]
-                yield say("proven_circle", count=len(names), names=some(names))
+                yield say("proven_circle", count=len(names), names=list_some(names))
                 break
             waiting = left
 
 
-def _attributes(file: _File) -> Iterator[Reason]:
+def _check_attributes(file: _File) -> Iterator[Reason]:
     """Yield numbers that stand in an operator itself, of whatever name."""
     from onnx import numpy_helper
 
@@ -145,7 +152,7 @@ def _attributes(file: _File) -> Iterator[Reason]:
                 yield say("proven_nan", name=name, count=int(np.isnan(numbers).sum()))
 
 
-def _not_finite(file: _File) -> Iterator[Reason]:
+def _check_finite(file: _File) -> Iterator[Reason]:
     for name in file.constants:
         value = file.constants.get(name)
         if value is None or not (value.dtype.kind == "f" or "float" in value.dtype.name):
@@ -157,7 +164,7 @@ def _not_finite(file: _File) -> Iterator[Reason]:
             yield say("proven_nan", name=name, count=int(np.isnan(value).sum()))
 
 
-def _scales(file: _File) -> Iterator[Reason]:
+def _check_scales(file: _File) -> Iterator[Reason]:
     for node in file.nodes:
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
             continue
@@ -177,7 +184,7 @@ def _scales(file: _File) -> Iterator[Reason]:
             yield say("proven_bias_zero_point", name=node.output[0], zero=int(np.asarray(zero).max()))
 
 
-def _biases(file: _File) -> Iterator[Reason]:
+def _check_biases(file: _File) -> Iterator[Reason]:
     """An integer kernel adds a bias to sums whose unit is scale_x times scale_w, whatever scale the file gives
     it."""
     shared: dict[str, list[tuple[str, Array]]] = {}
@@ -216,7 +223,7 @@ def _biases(file: _File) -> Iterator[Reason]:
                 break
 
 
-def _clipped_weights(file: _File) -> Iterator[Reason]:
+def _check_clipped_weights(file: _File) -> Iterator[Reason]:
     """Yield a reason for each constant that goes through a QuantizeLinear whose range it leaves."""
     for node in file.nodes:
         value, scale = file.value(node, 0), file.value(node, 1)
@@ -237,11 +244,11 @@ def _clipped_weights(file: _File) -> Iterator[Reason]:
             yield say("proven_weight_clipped", name=node.input[0], value=worst, low=low, high=high)
 
 
-def _norms(file: _File) -> Iterator[Reason]:
+def _check_norms(file: _File) -> Iterator[Reason]:
     for node in file.nodes:
         if node.op_type == "BatchNormalization":
             variance = file.value(node, 4)
-            epsilon = float(attribute(node, "epsilon", 1e-5))
+            epsilon = float(read_attribute(node, "epsilon", 1e-5))
             if variance is not None and variance.size and float(variance.min()) + epsilon <= 0:
                 yield say("proven_variance", name=node.output[0], variance=float(variance.min()))
         elif node.op_type == "Clip":
@@ -250,7 +257,7 @@ def _norms(file: _File) -> Iterator[Reason]:
                 yield say("proven_clip", name=node.output[0], low=float(low.max()), high=float(high.min()))
 
 
-def _beyond(file: _File, to: str, int32: bool, kept: frozenset[str]) -> Iterator[Reason]:
+def _check_range(file: _File, to: str, int32: bool, kept: frozenset[str]) -> Iterator[Reason]:
     limit, least = _LIMITS.get(to, (0.0, 0.0))
     for name in file.constants:
         readers = [

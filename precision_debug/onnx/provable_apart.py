@@ -9,12 +9,12 @@ import numpy as np
 
 from ..reasons import Reason, say
 from .constants import Constants
-from .graph import attribute, scopes
+from .graph import iterate_scopes, read_attribute
 from .model import Model
-from .removed_activations import removed_wrongly
-from .types import shortest
+from .removed_activations import find_wrongly_removed
+from .types import shortest_float
 
-__all__ = ["PairedGraph", "graph_pairs", "provable_apart"]
+__all__ = ["PairedGraph", "pair_graphs", "prove_differences"]
 
 Array = np.ndarray[Any, Any]
 
@@ -31,16 +31,16 @@ _OWN_PADDING = frozenset({"MaxPool", "AveragePool", "LpPool"})
 _NOT_COMPARED = frozenset({"momentum", "spatial"})
 
 
-def provable_apart(first: Model, second: Model, *, most: int = _MOST) -> list[Reason]:
+def prove_differences(first: Model, second: Model, *, most: int = _MOST) -> list[Reason]:
     """Return what is proven to differ between operators that both files have.
 
     One sentence each, in the first graph's order, branches and bodies too. Both files have an operator that makes the
     same output, or for products with weights one at the same place among those with weights of that shape. most: that
     are told one by one."""
     found = []
-    for ours, theirs in graph_pairs(first, second):
-        found += [reason for mine, other in ours.pairs(theirs) for reason in _differences(ours, mine, theirs, other)]
-    for name, why in removed_wrongly(first, second).items():
+    for ours, theirs in pair_graphs(first, second):
+        found += [reason for mine, other in ours.pairs(theirs) for reason in _compare_nodes(ours, mine, theirs, other)]
+    for name, why in find_wrongly_removed(first, second).items():
         op = next(node.op_type for node in first.proto.graph.node if node.name == name)
         found.append(say("proven_removed", op=op, name=name, why=why))
     if len(found) > most:
@@ -48,17 +48,17 @@ def provable_apart(first: Model, second: Model, *, most: int = _MOST) -> list[Re
     return found
 
 
-def graph_pairs(first: Model, second: Model) -> Iterator[tuple[PairedGraph, PairedGraph]]:
+def pair_graphs(first: Model, second: Model) -> Iterator[tuple[PairedGraph, PairedGraph]]:
     """Yield the main graphs, and those that stand at the same operator and attribute of both files."""
-    there = dict(_graphs(second))
-    for key, ours in _graphs(first):
+    there = dict(_iterate_graphs(second))
+    for key, ours in _iterate_graphs(first):
         if key in there:
             yield ours, there[key]
 
 
-def _graphs(model: Model) -> Iterator[tuple[Any, PairedGraph]]:
+def _iterate_graphs(model: Model) -> Iterator[tuple[Any, PairedGraph]]:
     made: dict[int, PairedGraph] = {}
-    for scope in scopes(model.proto.graph):
+    for scope in iterate_scopes(model.proto.graph):
         outer = made[id(scope.parent.graph)].constants if scope.parent is not None else None
         made[id(scope.graph)] = PairedGraph(model, scope.graph, outer)
         yield scope.key, made[id(scope.graph)]
@@ -92,8 +92,8 @@ class PairedGraph:
         pad = self.by_output.get(node.input[0]) if node.input else None
         if pad is None or pad.op_type != "Pad":
             return None
-        amounts = attribute(pad, "pads") if len(pad.input) < 2 else self.value(pad, 1)
-        if amounts is None or attribute(pad, "mode", b"constant") not in (b"constant", "constant"):
+        amounts = read_attribute(pad, "pads") if len(pad.input) < 2 else self.value(pad, 1)
+        if amounts is None or read_attribute(pad, "mode", b"constant") not in (b"constant", "constant"):
             return None
         pads = [int(one) for one in amounts]
         half = len(pads) // 2
@@ -111,7 +111,7 @@ class PairedGraph:
                 if there is None or there.op_type != node.op_type:
                     shapes = [self.constants.shape(one.input[1]) for one in ours]
                     same = shapes == [other.constants.shape(one.input[1]) for one in theirs]
-                    there = theirs[_place(ours, node)] if same and _place(ours, node) is not None else None  # type: ignore[index]
+                    there = theirs[_find_place(ours, node)] if same and _find_place(ours, node) is not None else None  # type: ignore[index]
             if there is not None and there.op_type == node.op_type and there.domain == node.domain:
                 yield node, there
 
@@ -119,11 +119,11 @@ class PairedGraph:
         return [node for node in self.nodes if node.op_type == kind and self.constants.shape(node.input[1]) is not None]
 
 
-def _place(nodes: Sequence[Any], node: Any) -> int | None:
+def _find_place(nodes: Sequence[Any], node: Any) -> int | None:
     return next((place for place, one in enumerate(nodes) if one is node), None)
 
 
-def _differences(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
+def _compare_nodes(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
     name = mine.output[0]
     kind = mine.op_type
     folded = ours.pad_before(mine), theirs.pad_before(other)
@@ -133,29 +133,32 @@ def _differences(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) 
     for key in sorted(keys - _NOT_COMPARED):
         default = _DEFAULTS.get(key)
         if key in ("pads", "strides", "dilations"):
-            default = _spread(key, mine, other)
-        one, two = _plain(attribute(mine, key, default)), _plain(attribute(other, key, default))
+            default = _default_of_length(key, mine, other)
+        one, two = (
+            _to_plain_value(read_attribute(mine, key, default)),
+            _to_plain_value(read_attribute(other, key, default)),
+        )
         if key == "pads":
             one, two = _with_pad(ours, mine, one), _with_pad(theirs, other, two)
         if one is not None and two is not None and one != two and not _close(one, two):
             yield say("proven_attribute", what=key, base=str(one), target=str(two), op=kind, name=name)
     norm = ours.norm_after(mine) if mine.op_type in ("Conv", "ConvTranspose") else None
     if norm is not None and theirs.norm_after(other) is None:
-        yield from _folded(ours, mine, norm, theirs, other)
+        yield from _compare_folded_norm(ours, mine, norm, theirs, other)
         return
     for place, input_name in enumerate(mine.input):
         one, two = ours.value(mine, place), theirs.value(other, place)
         if one is None or two is None or one.dtype.kind != two.dtype.kind:
             continue
-        if (difference := _apart(one, two)) is not None:
+        if (difference := _measure_distance(one, two)) is not None:
             there = other.input[place]
             read = input_name if there == input_name else say("read_as", name=input_name, other=there)
             yield say("proven_constant", constant=read, off=difference, op=kind, name=name)
 
 
-def _spread(key: str, *nodes: Any) -> list[int] | None:
+def _default_of_length(key: str, *nodes: Any) -> list[int] | None:
     """Return what an attribute that is left out stands for: as long as the other node's."""
-    sizes = next((found for node in nodes if (found := attribute(node, key)) is not None), ())
+    sizes = next((found for node in nodes if (found := read_attribute(node, key)) is not None), ())
     return [0 if key == "pads" else 1] * len(sizes)
 
 
@@ -168,11 +171,11 @@ def _with_pad(graph: PairedGraph, node: Any, pads: Any) -> Any:
     return [one + two for one, two in zip(pads or [0] * len(before), before, strict=False)]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (int, float, str)):
-        return shortest(value) if isinstance(value, float) else value
+        return shortest_float(value) if isinstance(value, float) else value
     if hasattr(value, "data_type"):  # a tensor
         from onnx import numpy_helper
 
@@ -181,7 +184,7 @@ def _plain(value: Any) -> Any:
         items = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in value]
     except TypeError:
         return None
-    items = [shortest(item) if isinstance(item, float) else item for item in items]
+    items = [shortest_float(item) if isinstance(item, float) else item for item in items]
     return items if all(isinstance(item, (int, float, str)) for item in items) else None
 
 
@@ -189,7 +192,7 @@ def _close(one: Any, two: Any) -> bool:
     return isinstance(one, float) and isinstance(two, float) and abs(one - two) <= 1e-6 * max(abs(one), abs(two))
 
 
-def _apart(one: Array, two: Array) -> float | None:
+def _measure_distance(one: Array, two: Array) -> float | None:
     """Return the relative L2 difference of two constants; None where they are the same one, or cannot be compared."""
     if one.size != two.size or one.dtype.kind not in "fiu":
         return None
@@ -202,7 +205,7 @@ def _apart(one: Array, two: Array) -> float | None:
     return error / size if size else float("inf")
 
 
-def _folded(ours: PairedGraph, conv: Any, norm: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
+def _compare_folded_norm(ours: PairedGraph, conv: Any, norm: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
     """Fold scale, bias, mean and variance by hand, and say which constant of the other file is not what comes out.
 
     y = (conv(x, w) + b - mean) * scale / sqrt(variance + epsilon) + bias
@@ -213,7 +216,9 @@ def _folded(ours: PairedGraph, conv: Any, norm: Any, theirs: PairedGraph, other:
         return
     assert scale is not None and bias is not None and mean is not None and variance is not None  # noqa: PT018
     assert weight is not None and there is not None  # noqa: PT018
-    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + float(attribute(norm, "epsilon", 1e-5)))
+    factor = scale.astype(np.float64) / np.sqrt(
+        variance.astype(np.float64) + float(read_attribute(norm, "epsilon", 1e-5))
+    )
     own = ours.value(conv, 2)
     before = np.zeros_like(factor) if own is None else own.astype(np.float64)
     axis = 0 if conv.op_type == "Conv" else 1
@@ -224,9 +229,9 @@ def _folded(ours: PairedGraph, conv: Any, norm: Any, theirs: PairedGraph, other:
     shift = (before - mean.astype(np.float64)) * factor + bias.astype(np.float64)
     stored = theirs.value(other, 2)
     kind, name, by = conv.op_type, other.output[0], norm.output[0]
-    if wanted.shape == there.shape and (off := _apart(wanted, there)) is not None:
+    if wanted.shape == there.shape and (off := _measure_distance(wanted, there)) is not None:
         yield say("proven_folded_weight", constant=other.input[1], off=off, op=kind, name=name, norm=by)
     held = np.zeros_like(shift) if stored is None else stored
-    if held.size == shift.size and (off := _apart(shift, held)) is not None:
+    if held.size == shift.size and (off := _measure_distance(shift, held)) is not None:
         held_as = other.input[2] if stored is not None else "(none)"
         yield say("proven_folded_bias", constant=held_as, off=off, op=kind, name=name, norm=by)

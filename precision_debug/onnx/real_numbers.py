@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .model import Model
-from .scales import scales
+from .scales import find_scales
 
 __all__ = ["RealNumbers"]
 
@@ -47,7 +47,7 @@ class RealNumbers:
                 if item.name == "value":
                     constants[node.output[0]] = item.t
         found: dict[str, tuple[Array, Array, int | None]] = {}
-        for name, scale in scales(graph).items():
+        for name, scale in find_scales(graph).items():
             if scale.block or scale.scale not in constants or (scale.zero_point and scale.zero_point not in constants):
                 continue
             factor = numpy_helper.to_array(constants[scale.scale]).astype(np.float32)

@@ -19,11 +19,11 @@ import numpy as np
 
 from ..reasons import Reason, say
 from .constants import Constants
-from .graph import attribute, outer_reads
+from .graph import list_outer_reads, read_attribute
 from .model import Model
 from .types import numpy_dtype
 
-__all__ = ["Removed", "not_removable", "removed_operators", "removed_wrongly"]
+__all__ = ["Removed", "find_wrongly_removed", "list_not_removable", "map_wrongly_removed"]
 
 _REMOVED = ("Relu", "Clip")
 _FOLDED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add")
@@ -33,16 +33,16 @@ _UINT8 = 2
 """TensorProto's number of the type that a quantiser without a zero point, and without ``output_dtype``, gives."""
 
 
-def not_removable(model: Model) -> dict[str, Reason]:
+def list_not_removable(model: Model) -> dict[str, Reason]:
     """Return names of the nodes of a float model that a quantiser's range does not replace, whatever it is, and why."""
     graph, constants = model.proto.graph, Constants(model)
-    inside = {name for node in graph.node for name in outer_reads(node)}
+    inside = {name for node in graph.node for name in list_outer_reads(node)}
     readers = Counter(name for node in graph.node for name in node.input)
     found: dict[str, Reason] = {}
     for node in graph.node:
         if node.op_type not in _REMOVED:
             continue
-        low, high = _bounds(node, constants)
+        low, high = _bounds_of(node, constants)
         if node.output[0] in inside or (node.input[0] in inside and readers[node.input[0]] == 1):
             found[node.name] = say("read_in_a_body")
         elif not low <= 0 <= high:
@@ -50,11 +50,11 @@ def not_removable(model: Model) -> dict[str, Reason]:
     return found
 
 
-def removed_wrongly(before: Model, after: Model) -> dict[str, Reason]:
+def find_wrongly_removed(before: Model, after: Model) -> dict[str, Reason]:
     """Return the nodes that quantisation removed though nothing does their work, and why, by name.
 
     They are nodes of the float model that are gone from the quantised one."""
-    left, ranges = {node.name for node in after.proto.graph.node}, _ranges(after)
+    left, ranges = {node.name for node in after.proto.graph.node}, _find_ranges(after)
     made = {name: node.op_type for node in before.proto.graph.node for name in node.output}
     makes = {name: node.op_type for node in after.proto.graph.node for name in node.output}
     gone = {
@@ -64,10 +64,10 @@ def removed_wrongly(before: Model, after: Model) -> dict[str, Reason]:
     }  # fmt: skip
     if not gone:
         return {}
-    found = {name: why for name, why in not_removable(before).items() if name in gone}
+    found = {name: why for name, why in list_not_removable(before).items() if name in gone}
     constants = Constants(before)
     for name, node in gone.items():
-        low, high = _bounds(node, constants)
+        low, high = _bounds_of(node, constants)
         least, most, step = ranges[node.output[0]]
         if name not in found and not (least >= low - step and most <= high + step):
             found[name] = say("range_beyond_bounds", least=least, most=most)
@@ -84,22 +84,22 @@ class Removed:
     high: float
 
 
-def removed_operators(before: Model, after: Model) -> dict[str, Removed]:
-    """Return what was removed wrongly (see ``removed_wrongly``), by the tensor that it made."""
-    gone, constants = removed_wrongly(before, after), Constants(before)
+def map_wrongly_removed(before: Model, after: Model) -> dict[str, Removed]:
+    """Return what was removed wrongly (see ``find_wrongly_removed``), by the tensor that it made."""
+    gone, constants = find_wrongly_removed(before, after), Constants(before)
     found = {}
     for node in before.proto.graph.node:
         if node.name in gone:
-            low, high = _bounds(node, constants)
+            low, high = _bounds_of(node, constants)
             found[node.output[0]] = Removed(node=node.name, op_type=node.op_type, low=low, high=high)
     return found
 
 
-def _bounds(node: Any, constants: Mapping[str, Any]) -> tuple[float, float]:
+def _bounds_of(node: Any, constants: Mapping[str, Any]) -> tuple[float, float]:
     """Return what it clips to; NaN where that is not known before it runs."""
     if node.op_type == "Relu":
         return 0.0, math.inf
-    bounds = [float(attribute(node, "min", -math.inf)), float(attribute(node, "max", math.inf))]
+    bounds = [float(read_attribute(node, "min", -math.inf)), float(read_attribute(node, "max", math.inf))]
     for place, name in enumerate(node.input[1:3]):
         if name:
             value = constants.get(name)
@@ -109,7 +109,7 @@ def _bounds(node: Any, constants: Mapping[str, Any]) -> tuple[float, float]:
     return bounds[0], bounds[1]
 
 
-def _ranges(model: Model) -> dict[str, tuple[float, float, float]]:
+def _find_ranges(model: Model) -> dict[str, tuple[float, float, float]]:
     """Of each tensor that is quantised with one scale: the least and the largest number, and the step between two."""
     constants = Constants(model)
     found: dict[str, tuple[float, float, float]] = {}
@@ -120,7 +120,7 @@ def _ranges(model: Model) -> dict[str, tuple[float, float, float]]:
         scale, zero = constants.get(node.input[1]), constants.get(named) if named else None
         if scale is None or scale.size != 1 or (named and zero is None):
             continue
-        dtype = zero.dtype if zero is not None else numpy_dtype(int(attribute(node, "output_dtype", 0)) or _UINT8)
+        dtype = zero.dtype if zero is not None else numpy_dtype(int(read_attribute(node, "output_dtype", 0)) or _UINT8)
         ends = _ends(dtype) if dtype is not None else None
         if ends is None:
             continue

@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import attribute, words
+from .graph import read_attribute, split_words
 
-__all__ = ["Scale", "named_scales", "scales"]
+__all__ = ["Scale", "find_named_scales", "find_scales"]
 
 _SMALL = 1024
 _QUANTISED = "_quantized"
@@ -53,18 +53,18 @@ _LAYOUT = {
     "MatMulIntegerToFloat": ((0, 2, 4),),
 }
 # operators that only move numbers about, so that the output's scale is the input's
-_MOVERS = words("""
+_MOVERS = split_words("""
     MaxPool NhwcMaxPool Flatten Reshape Transpose Squeeze Unsqueeze Gather Slice Expand Tile Split Identity Resize
     DepthToSpace SpaceToDepth GatherElements GatherND Pad Concat
 """)
 
 
-def scales(graph: Any) -> dict[str, Scale]:
+def find_scales(graph: Any) -> dict[str, Scale]:
     """Return the scale of each quantised value of a graph, by its name; values that are not quantised are not in it."""
     found: dict[str, Scale] = {}
     for node in graph.node:
         _from_node(node, found)
-    for name, (scale, zero) in named_scales(graph).items():
+    for name, (scale, zero) in find_named_scales(graph).items():
         found.setdefault(name, Scale(scale=scale, zero_point=zero))
     for node in graph.node:
         if node.op_type in _MOVERS and node.input and node.input[0] in found:
@@ -74,11 +74,11 @@ def scales(graph: Any) -> dict[str, Scale]:
     for node in reversed(graph.node):
         if node.op_type in _MOVERS and node.input and node.output[0] in found:
             found.setdefault(node.input[0], found[node.output[0]])
-    values = _constants(graph)
+    values = _small_constants(graph)
     return {name: dataclasses.replace(scale, value=values.get(scale.scale, b"")) for name, scale in found.items()}
 
 
-def named_scales(graph: Any) -> dict[str, tuple[str, str]]:
+def find_named_scales(graph: Any) -> dict[str, tuple[str, str]]:
     """Scale and zero point of the constants that onnxruntime.quantization has quantised as a whole, by its names.
 
     In a dynamically quantised model an embedding's rows go into integer products as they are: no operator there says
@@ -94,7 +94,7 @@ def named_scales(graph: Any) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _constants(graph: Any) -> dict[str, bytes]:
+def _small_constants(graph: Any) -> dict[str, bytes]:
     """Return bytes of the small constants that lie in the graph."""
     from onnx import numpy_helper
 
@@ -107,9 +107,9 @@ def _constants(graph: Any) -> dict[str, bytes]:
 
 def _from_node(node: Any, found: dict[str, Scale]) -> None:
     if node.op_type == "QuantizeLinear":
-        found[node.output[0]] = _linear(node)
+        found[node.output[0]] = _read_linear_scale(node)
     elif node.op_type == "DequantizeLinear":
-        found.setdefault(node.input[0], _linear(node))
+        found.setdefault(node.input[0], _read_linear_scale(node))
     elif node.op_type == "DynamicQuantizeLinear":
         found[node.output[0]] = Scale(scale=node.output[1], zero_point=node.output[2])
     elif node.op_type == "QLinearConcat":
@@ -128,11 +128,11 @@ def _from_node(node: Any, found: dict[str, Scale]) -> None:
                 found.setdefault(name, what)
 
 
-def _linear(node: Any) -> Scale:
+def _read_linear_scale(node: Any) -> Scale:
     return Scale(
         scale=node.input[1],
         zero_point=node.input[2] if len(node.input) > 2 else "",
         domain=node.domain,
-        axis=attribute(node, "axis"),
-        block=attribute(node, "block_size", 0),
+        axis=read_attribute(node, "axis"),
+        block=read_attribute(node, "block_size", 0),
     )

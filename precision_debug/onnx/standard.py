@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..reasons import Reason, say, some
-from .graph import all_graphs, external_tensors, ordered, reorder
+from ..reasons import Reason, list_some, say
+from .graph import iterate_external_tensors, iterate_graphs, order_nodes, reorder
 from .model import Model
 from .without_weights import read_light
 
-__all__ = ["Standard", "by_the_standard"]
+__all__ = ["Standard", "check_by_standard"]
 
 _DEFAULT = "ai.onnx"
 _WEIGHTS = "weights"
@@ -35,7 +35,7 @@ class Standard:
     told: Sequence[Reason]
 
 
-def by_the_standard(model: Model, folder: Path) -> Standard:
+def check_by_standard(model: Model, folder: Path) -> Standard:
     """Check a file as onnx's own checker does, its types and shapes too.
 
     What it refuses of the form alone (operators in another order than they run in, an output without a shape, a graph
@@ -45,15 +45,15 @@ def by_the_standard(model: Model, folder: Path) -> Standard:
     import onnx
 
     light = read_light(model.path).proto
-    unknown = [*_newer(light)]
+    unknown = [*_check_newer_opsets(light)]
     if unknown:
         return Standard(faults=(), unknown=unknown, told=())
-    faults = [*_declared_twice(light), *_no_operators(light)]
-    form = [*_of_form(light)]
+    faults = [*_check_declared_twice(light), *_check_operators_exist(light)]
+    form = [*_check_form(light)]
     if not faults:
         weights = folder / _WEIGHTS
         weights.touch()
-        for tensor in external_tensors(light.graph):
+        for tensor in iterate_external_tensors(light.graph):
             del tensor.external_data[:]
             tensor.external_data.add(key="location", value=_WEIGHTS)
         try:
@@ -61,8 +61,8 @@ def by_the_standard(model: Model, folder: Path) -> Standard:
             _make_dense(light)
             onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, TypeError) as error:
-            faults.append(_in_words(error))
-    return Standard(faults=faults, unknown=(), told=[*form, *_of_other_domains(light)])
+            faults.append(_describe_checker_error(error))
+    return Standard(faults=faults, unknown=(), told=[*form, *_list_other_domains(light)])
 
 
 def _check(proto: Any, folder: Path) -> None:
@@ -71,7 +71,7 @@ def _check(proto: Any, folder: Path) -> None:
 
     shaped = type(proto)()
     shaped.CopyFrom(proto)
-    for graph in all_graphs(shaped.graph):
+    for graph in iterate_graphs(shaped.graph):
         for info in _without_shape(graph):
             info.type.tensor_type.shape.SetInParent()
     file = folder / "checked.onnx"
@@ -81,7 +81,7 @@ def _check(proto: Any, folder: Path) -> None:
 
 def _make_dense(proto: Any) -> None:
     """Put dense constants, whose values lie elsewhere, in place of sparse ones, which ONNX takes for scalars."""
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         for tensor in graph.sparse_initializer:
             dense = graph.initializer.add(
                 name=tensor.values.name, data_type=tensor.values.data_type, dims=tensor.dims, data_location=1
@@ -90,7 +90,7 @@ def _make_dense(proto: Any) -> None:
         del graph.sparse_initializer[:]
 
 
-def _in_words(error: Exception) -> Reason:
+def _describe_checker_error(error: Exception) -> Reason:
     text = str(error).strip()
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     first = re.sub(r"\[\w+Error\] ", "", first).removeprefix("Inference error(s): ")
@@ -100,7 +100,7 @@ def _in_words(error: Exception) -> Reason:
 
 
 @functools.cache
-def _known() -> Mapping[str, int]:
+def _newest_opsets() -> Mapping[str, int]:
     """Return the newest opset of each domain that the onnx package here defines."""
     import onnx
 
@@ -110,22 +110,22 @@ def _known() -> Mapping[str, int]:
     return {**newest, _DEFAULT: max(newest[_DEFAULT], onnx.defs.onnx_opset_version())}
 
 
-def _opsets(proto: Any) -> dict[str, int]:
+def _read_opsets(proto: Any) -> dict[str, int]:
     return {one.domain or _DEFAULT: one.version for one in proto.opset_import}
 
 
-def _newer(proto: Any) -> Iterator[Reason]:
+def _check_newer_opsets(proto: Any) -> Iterator[Reason]:
     import onnx
 
-    for domain, version in _opsets(proto).items():
-        if version > _known().get(domain, version):
-            yield say("standard_newer", domain=domain, version=version, known=_known()[domain])
+    for domain, version in _read_opsets(proto).items():
+        if version > _newest_opsets().get(domain, version):
+            yield say("standard_newer", domain=domain, version=version, known=_newest_opsets()[domain])
     if proto.ir_version > onnx.IR_VERSION:
         yield say("standard_newer", domain="IR", version=proto.ir_version, known=int(onnx.IR_VERSION))
 
 
-def _declared_twice(proto: Any) -> Iterator[Reason]:
-    for graph in all_graphs(proto.graph):
+def _check_declared_twice(proto: Any) -> Iterator[Reason]:
+    for graph in iterate_graphs(proto.graph):
         for what in (graph.input, graph.output):
             for name, count in Counter(item.name for item in what).items():
                 if count > 1:
@@ -135,48 +135,48 @@ def _declared_twice(proto: Any) -> Iterator[Reason]:
             yield say("proven_declared_twice", name=domain, count=count)
 
 
-def _no_operators(proto: Any) -> Iterator[Reason]:
+def _check_operators_exist(proto: Any) -> Iterator[Reason]:
     """Yield the operators that their domain does not have in the opset of the file."""
     import onnx
 
-    opsets = _opsets(proto)
+    opsets = _read_opsets(proto)
     missing: dict[tuple[str, int], list[str]] = {}
-    for node in (node for graph in all_graphs(proto.graph) for node in graph.node):
+    for node in (node for graph in iterate_graphs(proto.graph) for node in graph.node):
         domain = node.domain or _DEFAULT
-        if domain not in _known() or domain not in opsets:
+        if domain not in _newest_opsets() or domain not in opsets:
             continue
         if not onnx.defs.has(node.op_type, opsets[domain], "" if domain == _DEFAULT else domain):
             missing.setdefault((domain, opsets[domain]), []).append(f"{node.op_type} {next(iter(node.output), '')}")
     for (domain, version), names in missing.items():
-        yield say("proven_no_operator", domain=domain, version=version, count=len(names), names=some(names))
+        yield say("proven_no_operator", domain=domain, version=version, count=len(names), names=list_some(names))
 
 
-def _of_other_domains(proto: Any) -> Iterator[Reason]:
+def _list_other_domains(proto: Any) -> Iterator[Reason]:
     """Yield what no package of the standard's defines, so that nothing of it can be checked here."""
-    opsets = _opsets(proto)
+    opsets = _read_opsets(proto)
     kinds = Counter(
-        f"{node.domain} {node.op_type}" for graph in all_graphs(proto.graph) for node in graph.node
-        if node.domain in opsets and node.domain not in _known()
+        f"{node.domain} {node.op_type}" for graph in iterate_graphs(proto.graph) for node in graph.node
+        if node.domain in opsets and node.domain not in _newest_opsets()
     )  # fmt: skip
     if kinds:
-        yield say("standard_unchecked", count=kinds.total(), names=some(list(kinds)))
+        yield say("standard_unchecked", count=kinds.total(), names=list_some(list(kinds)))
 
 
-def _of_form(proto: Any) -> Iterator[Reason]:
+def _check_form(proto: Any) -> Iterator[Reason]:
     """Yield what the checker refuses and engines take, after it is mended, but for shapes."""
-    graphs = list(all_graphs(proto.graph))
+    graphs = list(iterate_graphs(proto.graph))
     unnamed = [graph for graph in graphs if not graph.name]
     for graph in unnamed:
         graph.name = "graph"
     if unnamed:
         yield say("standard_unnamed", count=len(unnamed))
-    turned = [graph for graph in graphs if ordered(graph) != list(graph.node)]
+    turned = [graph for graph in graphs if order_nodes(graph) != list(graph.node)]
     if turned:
         reorder(proto.graph, {})
         yield say("standard_unordered", count=len(turned))
     names = [info.name for info in _without_shape(proto.graph)]
     if names:
-        yield say("standard_no_shape", count=len(names), names=some(names))
+        yield say("standard_no_shape", count=len(names), names=list_some(names))
 
 
 def _without_shape(graph: Any) -> list[Any]:

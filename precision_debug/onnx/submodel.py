@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from .graph import initializers_of, ordered, outer_reads
+from .graph import initializers_of, list_outer_reads, order_nodes
 from .types import elem_of
 
 __all__ = ["Part", "Parts"]
@@ -35,12 +35,12 @@ class Parts:
 
     def __init__(self, proto: Any, tensors: Mapping[str, Array], output: str) -> None:
         self._proto, self._tensors, self._output = proto, tensors, output
-        self._constants = initializers_of(proto.graph) - {name for name in tensors if name in _inputs(proto)}
+        self._constants = initializers_of(proto.graph) - {name for name in tensors if name in _list_inputs(proto)}
         self._maker = {name: node for node in proto.graph.node for name in node.output if name}
         if output not in self._maker:
             raise ModelError(f"'{output}' is made by no operator of the main graph", hint="name another with --tensor")
-        needed = _closure(output, self._maker, stop=frozenset())
-        self._order = [node for node in ordered(proto.graph) if id(node) in needed]
+        needed = _find_closure(output, self._maker, stop=frozenset())
+        self._order = [node for node in order_nodes(proto.graph) if id(node) in needed]
 
     def __len__(self) -> int:
         """Return how many operators the largest part has."""
@@ -52,10 +52,10 @@ class Parts:
 
         kept = {name for node in self._order[-count:] for name in node.output if name}
         stop = frozenset(name for name in self._tensors if name not in kept)
-        inside = _closure(self._output, self._maker, stop=stop)
+        inside = _find_closure(self._output, self._maker, stop=stop)
         nodes = [node for node in self._order if id(node) in inside]
         made = {name for node in nodes for name in node.output if name}
-        read = dict.fromkeys(name for node in nodes for name in (*node.input, *outer_reads(node)) if name)
+        read = dict.fromkeys(name for node in nodes for name in (*node.input, *list_outer_reads(node)) if name)
         outside = [name for name in read if name not in made and name not in self._constants]
         unknown = [name for name in outside if name not in self._tensors]
         if unknown:
@@ -105,11 +105,11 @@ class Parts:
         return helper.make_tensor_value_info(name, elem_of(array.dtype.name), list(array.shape))
 
 
-def _inputs(proto: Any) -> set[str]:
+def _list_inputs(proto: Any) -> set[str]:
     return {item.name for item in proto.graph.input} - initializers_of(proto.graph)
 
 
-def _closure(output: str, maker: Mapping[str, Any], *, stop: frozenset[str]) -> set[int]:
+def _find_closure(output: str, maker: Mapping[str, Any], *, stop: frozenset[str]) -> set[int]:
     """Return the operators that a tensor needs, by identity; what is in ``stop`` is given."""
     found: set[int] = set()
     waiting = [output]
@@ -119,5 +119,5 @@ def _closure(output: str, maker: Mapping[str, Any], *, stop: frozenset[str]) -> 
         if node is None or name in stop or id(node) in found:
             continue
         found.add(id(node))
-        waiting += [each for each in (*node.input, *outer_reads(node)) if each]
+        waiting += [each for each in (*node.input, *list_outer_reads(node)) if each]
     return found

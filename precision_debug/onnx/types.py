@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "shortest", "with_defaults"]
+__all__ = ["FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "shortest_float", "with_defaults"]
 
 
 # ONNX's element types by number, by ONNX Runtime's words, and as numpy has them.
@@ -74,7 +74,7 @@ def with_defaults(
     this version of ONNX does not know is as its node says.
     """
     found = dict(attributes)
-    known, names = _schema(op_type, domain, opset)
+    known, names = _read_schema(op_type, domain, opset)
     for key, value in known.items():
         found.setdefault(key, list(value) if isinstance(value, list) else value)
     if op_type in _SHARES and not domain and opset < _SINCE:
@@ -89,7 +89,7 @@ def with_defaults(
 
 
 @functools.lru_cache(maxsize=512)
-def _schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], frozenset[str]]:
+def _read_schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], frozenset[str]]:
     """Return an operator's defaults, and the names of all its attributes."""
     from onnx import AttributeProto, defs, helper
 
@@ -106,7 +106,7 @@ def _schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], f
     return found, frozenset(schema.attributes)
 
 
-def shortest(value: float) -> float:
+def shortest_float(value: float) -> float:
     """Return the number of fewest digits that is this one in float32, which an attribute is held in: as its author
     wrote it. What float32 does not hold comes back as it is."""
     import numpy as np

@@ -10,7 +10,18 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["BYTES", "VARINT", "Field", "encoded", "first", "message", "number", "parse", "places", "text"]
+__all__ = [
+    "BYTES",
+    "VARINT",
+    "Field",
+    "encode_number",
+    "encode_text",
+    "encode_varint",
+    "find_field",
+    "iterate_fields",
+    "join_message",
+    "parse",
+]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """The wire types."""
@@ -41,7 +52,7 @@ class Field:
         return self.value - (1 << 64) if self.value >= 1 << 63 else self.value
 
 
-def places(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+def iterate_fields(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield number, wire type, begin, and begin and end of the value, of each field between two places of a message.
 
     Raises ValueError where that is none.
@@ -49,13 +60,13 @@ def places(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int
     at = begin
     while at < end:
         begin = at
-        key, at = _varint(data, at, end)
+        key, at = _decode_varint(data, at, end)
         kind, start = key & 7, at
         if kind == BYTES:
-            length, start = _varint(data, at, end)
+            length, start = _decode_varint(data, at, end)
             at = start + length
         elif kind == VARINT:
-            _, at = _varint(data, at, end)
+            _, at = _decode_varint(data, at, end)
         elif kind in _FIXED:
             at += _FIXED[kind]
         else:
@@ -67,16 +78,16 @@ def places(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int
 
 def parse(data: bytes) -> list[Field]:
     """Return the fields of a message. Raises ValueError where it is none."""
-    return [_field(data, *place) for place in places(data, 0, len(data))]
+    return [_make_field(data, *place) for place in iterate_fields(data, 0, len(data))]
 
 
-def _field(data: bytes, tag: int, kind: int, _begin: int, start: int, end: int) -> Field:
+def _make_field(data: bytes, tag: int, kind: int, _begin: int, start: int, end: int) -> Field:
     if kind == VARINT:
-        return Field(tag, _varint(data, start, end)[0], kind)
+        return Field(tag, _decode_varint(data, start, end)[0], kind)
     return Field(tag, data[start:end] if kind == BYTES else int.from_bytes(data[start:end], "little"), kind)
 
 
-def _varint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
+def _decode_varint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
     """Return a variable-length integer, and where it ends."""
     result = shift = 0
     while place < end and shift < 64:
@@ -89,26 +100,26 @@ def _varint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
     raise ValueError("cut off")
 
 
-def first(fields: Iterable[Field], tag: int) -> Field | None:
+def find_field(fields: Iterable[Field], tag: int) -> Field | None:
     """Return the first field with a number; None where there is none."""
     return next((field for field in fields if field.tag == tag), None)
 
 
-def message(fields: Iterable[Field]) -> bytes:
+def join_message(fields: Iterable[Field]) -> bytes:
     """Join fields to a message; the inverse of ``parse``."""
     out = bytearray()
     for field in fields:
-        out += encoded(field.tag << 3 | field.kind)
+        out += encode_varint(field.tag << 3 | field.kind)
         if isinstance(field.value, bytes):
-            out += encoded(len(field.value)) + field.value
+            out += encode_varint(len(field.value)) + field.value
         elif field.kind == VARINT:
-            out += encoded(field.value)
+            out += encode_varint(field.value)
         else:
             out += struct.pack("<Q" if field.kind == FIXED64 else "<I", field.value)
     return bytes(out)
 
 
-def encoded(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Encode a number from 0 up as a variable-length integer."""
     out = bytearray()
     while value > 0x7F:
@@ -118,11 +129,11 @@ def encoded(value: int) -> bytes:
     return bytes(out)
 
 
-def text(tag: int, value: str | bytes) -> Field:
+def encode_text(tag: int, value: str | bytes) -> Field:
     """Encode a string or message field."""
     return Field(tag, value.encode() if isinstance(value, str) else value, BYTES)
 
 
-def number(tag: int, value: int) -> Field:
+def encode_number(tag: int, value: int) -> Field:
     """Encode a varint field of a number from 0 up."""
     return Field(tag, value, VARINT)

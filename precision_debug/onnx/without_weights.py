@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .graph import all_graphs, external_location, external_tensors
-from .model import Model, loaded, named, opened, parsed, read_model
-from .wire import BYTES, message, number, places, text
+from .graph import iterate_external_tensors, iterate_graphs, read_external_location
+from .model import Model, load_model, map_file, name_every_node, parse_model, read_model
+from .wire import BYTES, encode_number, encode_text, iterate_fields, join_message
 
-__all__ = ["cut", "declared_outputs", "draws_numbers", "external_locations", "read_light"]
+__all__ = ["cut", "list_external_locations", "list_random_operators", "read_declared_outputs", "read_light"]
 
 _ITSELF = "\0"
 """What no file is called."""
@@ -27,46 +27,48 @@ def read_light(path: str) -> Model:
 
     A model that has external weights already keeps its other ones in the graph. Raises ModelError.
     """
-    data = opened(Path(path))
+    data = map_file(Path(path))
     file = Path(os.path.realpath(path))  # not a link: external data behind one is refused
     try:
         light = cut(data, larger=_SMALL, location=file.name)
     except ValueError:
         return read_model(path)
-    proto = parsed(light, path)
-    if {external_location(tensor) for tensor in external_tensors(proto.graph)} != {file.name}:
+    proto = parse_model(light, path)
+    if {read_external_location(tensor) for tensor in iterate_external_tensors(proto.graph)} != {file.name}:
         return read_model(path)
-    return Model(proto=named(proto, path), folder=file.parent, path=path)
+    return Model(proto=name_every_node(proto, path), folder=file.parent, path=path)
 
 
-def external_locations(path: Path) -> frozenset[str]:
+def list_external_locations(path: Path) -> frozenset[str]:
     """Return the files that a model names for its external weights, as it names them. Raises ModelError."""
     try:
-        graph = parsed(cut(opened(path), larger=_SMALL, location=_ITSELF), str(path)).graph
+        graph = parse_model(cut(map_file(path), larger=_SMALL, location=_ITSELF), str(path)).graph
     except ValueError:
-        graph = loaded(path).graph
-    return frozenset(map(external_location, external_tensors(graph))) - {_ITSELF, ""}
+        graph = load_model(path).graph
+    return frozenset(map(read_external_location, iterate_external_tensors(graph))) - {_ITSELF, ""}
 
 
-def declared_outputs(path: str) -> tuple[str, ...]:
+def read_declared_outputs(path: str) -> tuple[str, ...]:
     """Return the final outputs that a file declares, in order; () where it is of no such form. Raises ModelError."""
-    data = opened(Path(path))
+    data = map_file(Path(path))
     try:
-        graphs = [(start, end) for tag, kind, _, start, end in places(data, 0, len(data)) if (tag, kind) == _AS_GRAPH]
+        graphs = [
+            (start, end) for tag, kind, _, start, end in iterate_fields(data, 0, len(data)) if (tag, kind) == _AS_GRAPH
+        ]
         infos = [
             (start, end) for graph in graphs
-            for tag, kind, _, start, end in places(data, *graph) if (tag, kind) == _AS_OUTPUT
+            for tag, kind, _, start, end in iterate_fields(data, *graph) if (tag, kind) == _AS_OUTPUT
         ]  # fmt: skip
         names = [
             bytes(data[start:end]).decode() for info in infos
-            for tag, kind, _, start, end in places(data, *info) if (tag, kind) == _AS_NAME
+            for tag, kind, _, start, end in iterate_fields(data, *info) if (tag, kind) == _AS_NAME
         ]  # fmt: skip
     except ValueError:
         return ()
     return tuple(names)
 
 
-def draws_numbers(path: str, *, seeded: bool = False) -> tuple[str, ...]:
+def list_random_operators(path: str, *, seeded: bool = False) -> tuple[str, ...]:
     """Return the operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
 
     seeded: those that have one.
@@ -76,7 +78,7 @@ def draws_numbers(path: str, *, seeded: bool = False) -> tuple[str, ...]:
     graph = read_light(path).proto.graph
     return tuple(
         f"{node.op_type} {node.name}"
-        for one in all_graphs(graph)
+        for one in iterate_graphs(graph)
         for node in one.node
         if node.op_type in _DRAWS and seeded == any(attribute.name == "seed" for attribute in node.attribute)
     )
@@ -99,31 +101,31 @@ def cut(data: memoryview, *, larger: int, location: str) -> bytes:
     of the name ``location``. Raises ValueError where it is of no such form.
     """
     light: list[bytes | memoryview] = []
-    for tag, kind, begin, start, end in places(data, 0, len(data)):
+    for tag, kind, begin, start, end in iterate_fields(data, 0, len(data)):
         if tag == _GRAPH and kind == BYTES:
-            graph = b"".join(_graph(data, start, end, larger, location))
-            light.append(message([text(_GRAPH, graph)]))
+            graph = b"".join(_cut_graph(data, start, end, larger, location))
+            light.append(join_message([encode_text(_GRAPH, graph)]))
         else:
             light.append(data[begin:end])
     return b"".join(light)
 
 
-def _graph(data: memoryview, begin: int, end: int, larger: int, location: str) -> Iterator[bytes | memoryview]:
+def _cut_graph(data: memoryview, begin: int, end: int, larger: int, location: str) -> Iterator[bytes | memoryview]:
     kept = begin
-    for tag, kind, at, start, stop in places(data, begin, end):
+    for tag, kind, at, start, stop in iterate_fields(data, begin, end):
         if tag != _INITIALIZER or kind != BYTES or stop - start <= larger:
             continue
-        tensor = _tensor(data, start, stop, larger, location)
+        tensor = _cut_tensor(data, start, stop, larger, location)
         if tensor is not None:
             yield data[kept:at]
-            yield message([text(_INITIALIZER, tensor)])
+            yield join_message([encode_text(_INITIALIZER, tensor)])
             kept = stop
     yield data[kept:end]
 
 
-def _tensor(data: memoryview, begin: int, end: int, larger: int, location: str) -> bytes | None:
+def _cut_tensor(data: memoryview, begin: int, end: int, larger: int, location: str) -> bytes | None:
     """Return a TensorProto without its weights; None where they are small or lie outside already."""
-    fields = list(places(data, begin, end))
+    fields = list(iterate_fields(data, begin, end))
     raw = [field for field in fields if field[0] == _RAW_DATA and field[1] == BYTES]
     if len(raw) != 1 or any(field[0] in {_EXTERNAL_DATA, _DATA_LOCATION} for field in fields):
         return None
@@ -132,5 +134,7 @@ def _tensor(data: memoryview, begin: int, end: int, larger: int, location: str) 
         return None
     light = [bytes(data[at:until]) for tag, _, at, _, until in fields if tag != _RAW_DATA]
     for key, value in (("location", location), ("offset", str(start)), ("length", str(stop - start))):
-        light.append(message([text(_EXTERNAL_DATA, message([text(1, key), text(2, value)]))]))
-    return b"".join((*light, message([number(_DATA_LOCATION, 1)])))
+        light.append(
+            join_message([encode_text(_EXTERNAL_DATA, join_message([encode_text(1, key), encode_text(2, value)]))])
+        )
+    return b"".join((*light, join_message([encode_number(_DATA_LOCATION, 1)])))

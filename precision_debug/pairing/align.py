@@ -21,9 +21,9 @@ from ..errors import MarkError
 from ..protocols import Matches
 from ..reasons import Reason, say
 from ..records import TensorMeta
-from .isomorphic import isomorphic
+from .isomorphic import pair_isomorphic
 
-__all__ = ["Alignment", "Pair", "align", "fits", "stem"]
+__all__ = ["Alignment", "Pair", "align", "fits", "strip_iteration"]
 
 
 # What the name of a tensor does not tell: whether its operator can have made it, and what it was before quantisation.
@@ -62,7 +62,7 @@ def is_clamp(op_type: str) -> bool:
     return op_type in _CLAMPS
 
 
-def plain_name(name: str) -> tuple[str, int]:
+def split_quantised_name(name: str) -> tuple[str, int]:
     """Return the tensor that a quantised form holds, and the rank of the form, 0 first; the name itself and -1 for
     others."""
     bare = _DECORATION.sub("", name)
@@ -119,7 +119,7 @@ class Alignment:
         pair = self.pairs.get(target_name)
         if pair is not None:
             return pair
-        name = stem(target_name)
+        name = strip_iteration(target_name)
         pair = self.pairs.get(name)
         if name == target_name or pair is None:
             return None
@@ -130,7 +130,7 @@ class Alignment:
 _TURN = re.compile(r"[0-9]+(?:[.][0-9]+)*")
 
 
-def stem(name: str) -> str:
+def strip_iteration(name: str) -> str:
     """Return a tensor's name without its iteration: "x@3", or "x@3.0" of a loop in a loop, to "x"; any other as it
     is."""
     before, at, iteration = name.rpartition("@")
@@ -223,7 +223,11 @@ class _Pairing:
 
         What its scale loses is then an error of its own, and not of each that reads it."""
         read = {name for meta in self.target for name in meta.inputs}
-        there = {plain_name(meta.origin or meta.name)[0] for meta in self.target if not meta.view and not meta.unseen}
+        there = {
+            split_quantised_name(meta.origin or meta.name)[0]
+            for meta in self.target
+            if not meta.view and not meta.unseen
+        }
         clamped = {
             meta.inputs[0]: meta for meta in self.baseline
             if is_clamp(meta.op_type) and len(meta.inputs) == 1 and meta.name not in there
@@ -258,15 +262,15 @@ class _Pairing:
 
     def by_quantised_form(self) -> None:
         """By the name without what a quantiser appends."""
-        for meta, name in _quantised(self.baseline, self.target):
-            if meta.name not in self.pairs and not _raw(meta, self.by_name.get(name)):
+        for meta, name in _list_quantised_forms(self.baseline, self.target):
+            if meta.name not in self.pairs and not _is_raw_integers(meta, self.by_name.get(name)):
                 self.claim(meta, self.by_name.get(name), "graph metadata")
 
     def by_computation(self) -> None:
         """Of two files that are one graph but for names: by what computes each tensor."""
         known = {name: pair.base.name for name, pair in self.pairs.items()}
         here_of = {meta.name: meta for meta in reversed(self.target)}  # of several of one name the first
-        for name, there in isomorphic(self.baseline, self.target, known).items():
+        for name, there in pair_isomorphic(self.baseline, self.target, known).items():
             self.claim(here_of[name], self.by_name[there], "graph neighbours")
 
     def past_dropped_clamps(self, strangers: Sequence[tuple[TensorMeta, TensorMeta]]) -> Alignment:
@@ -291,18 +295,18 @@ class _Pairing:
         )  # fmt: skip
 
 
-def _raw(meta: TensorMeta, base: TensorMeta | None) -> bool:
+def _is_raw_integers(meta: TensorMeta, base: TensorMeta | None) -> bool:
     """Return whether a quantised form is shown as its integers, whose scale is not known: they are no partner of
     floats."""
     return base is not None and "float" in base.dtype and meta.dtype.startswith(("int", "uint")) and not meta.view
 
 
-def _quantised(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> list[tuple[TensorMeta, str]]:
+def _list_quantised_forms(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> list[tuple[TensorMeta, str]]:
     """Return the target's quantised forms, and the tensors that they hold; first what is shown, then what readers get.
 
     A clamp of the baseline that the target lacks is done by the zero point of what it read.
     """
-    forms = [(meta, *plain_name(meta.origin or meta.name)) for meta in target]
+    forms = [(meta, *split_quantised_name(meta.origin or meta.name)) for meta in target]
     there = {name for _, name, _ in forms}
     clamped = {
         meta.inputs[0]: meta.name for meta in baseline

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Arrangement", "arrange", "arrangements", "put_back"]
+__all__ = ["Arrangement", "arrange", "list_arrangements", "put_back"]
 
 Array = np.ndarray[Any, Any]
 Shape = Sequence[int]
@@ -49,28 +49,28 @@ def put_back(array: Any, how: Arrangement, shape: Shape) -> Array:
     return value.reshape(tuple(shape))
 
 
-def arrangements(found: Shape | None, wanted: Shape) -> list[Arrangement]:
+def list_arrangements(found: Shape | None, wanted: Shape) -> list[Arrangement]:
     """Return how a tensor of one shape may be the other one, as it is first. found: None of numbers without a shape.
 
     Channels are the second axis or the last. Axes of size 1 may be missing or added.
     """
     wanted = tuple(wanted)
-    tight = None if found is None else _tight(found)
+    tight = None if found is None else _without_unit_axes(found)
     listed: dict[Arrangement, None] = {}
-    if tight is None or tight == _tight(wanted):
+    if tight is None or tight == _without_unit_axes(wanted):
         listed[Arrangement(shape=wanted)] = None
     if len(wanted) >= 3:
         places = tuple(range(len(wanted)))
-        for axes in _turns(places):
+        for axes in _list_channel_turns(places):
             other = tuple(wanted[int(axis)] for axis in np.argsort(axes))
             if _moves_nothing(other, axes):
                 continue
-            if tight is None or tight == _tight(other):
+            if tight is None or tight == _without_unit_axes(other):
                 listed[Arrangement(shape=other, axes=axes)] = None
     return list(listed)
 
 
-def _turns(places: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _list_channel_turns(places: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Axes by which channels come from the last place to the second, or to the first where no batch is, and back."""
     last_to_second = (0, places[-1], *places[1:-1])
     second_to_last = (0, *places[2:], 1)
@@ -86,6 +86,6 @@ def _moves_nothing(shape: Shape, axes: Shape) -> bool:
     return wide == sorted(wide)
 
 
-def _tight(shape: Shape) -> tuple[int, ...]:
+def _without_unit_axes(shape: Shape) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 

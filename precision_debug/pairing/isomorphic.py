@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..records import TensorMeta
 
-__all__ = ["isomorphic"]
+__all__ = ["pair_isomorphic"]
 
 
-def isomorphic(
+def pair_isomorphic(
     baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], known: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Map target names to baseline names, of all that is not known yet; {} where that is not one and the same graph.
@@ -46,7 +46,7 @@ class _Walk:
         self._ours: dict[object, dict[str, None]] = {}
         """Free tensors of the baseline, by what computes them."""
         for name, meta in self.free_bases.items():
-            self._ours.setdefault(_made(meta, meta.inputs), {})[name] = None
+            self._ours.setdefault(_signature_of(meta, meta.inputs), {})[name] = None
         self._theirs: dict[object, dict[str, None]] = {}
         """Free tensors of the target whose inputs all have partners, by what would compute them in the baseline."""
         self._lacks: dict[str, set[str]] = {}
@@ -76,7 +76,7 @@ class _Walk:
         found: dict[str, None] = {}
         for name, base in new:
             reader, other = self.target_of.get(name), self.base_of.get(base)
-            if reader is None or other is None or _made(reader, ()) != _made(other, ()):
+            if reader is None or other is None or _signature_of(reader, ()) != _signature_of(other, ()):
                 continue
             if len(reader.inputs) == len(other.inputs):
                 for source, there in zip(reader.inputs, other.inputs, strict=True):
@@ -85,7 +85,7 @@ class _Walk:
         return self._pair(
             (name, base) for name in found
             if name in self.free and (base := self._read[name]) in self.free_bases
-            and _made(self.free[name], ()) == _made(self.free_bases[base], ())
+            and _signature_of(self.free[name], ()) == _signature_of(self.free_bases[base], ())
         )  # fmt: skip
 
     def _pair(self, pairs: Iterable[tuple[str, str]]) -> int:
@@ -102,7 +102,7 @@ class _Walk:
             key = self._key(meta)
             del self._theirs[key][name]
             self._changed[key] = None
-        key = _made(other, other.inputs)
+        key = _signature_of(other, other.inputs)
         del self._ours[key][base]
         self._changed[key] = None
         self.partner[name] = base
@@ -120,8 +120,8 @@ class _Walk:
             self._changed[key] = None
 
     def _key(self, meta: TensorMeta) -> object:
-        return _made(meta, [self.partner[source] for source in meta.inputs])
+        return _signature_of(meta, [self.partner[source] for source in meta.inputs])
 
 
-def _made(meta: TensorMeta, inputs: Sequence[str]) -> object:
+def _signature_of(meta: TensorMeta, inputs: Sequence[str]) -> object:
     return meta.op_type, meta.shape, tuple(inputs)

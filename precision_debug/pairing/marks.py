@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..codec import parse_json
 from ..errors import MarkError
-from ..inspector import fused_outputs, read_inspector, strip_subgraph_suffix
-from ..reasons import did_you_mean, say
+from ..inspector import read_inspector, split_fused_outputs, strip_subgraph_suffix
+from ..reasons import say, suggest_nearest
 from ..safety.untrusted import refuse_special
 
 __all__ = ["assign_mark_names", "get_mark_names_from_serialized_json", "read_marks_file", "select"]
@@ -28,7 +28,7 @@ def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequ
     match inside the section. names: in execution order. Raises MarkError where a word matches nothing or the
     section's ends are unknown or the other way round.
     """
-    section = names if between is None else _section(between, names)
+    section = names if between is None else _cut_section(between, names)
     if not patterns:
         return tuple(section)
     wanted: set[str] = set()
@@ -38,13 +38,13 @@ def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequ
         if word in known:
             wanted.add(word)
             continue
-        matches = _matcher(word)
+        matches = _make_matcher(word)
         found = [name for name in names if matches(name)] if matches else []
         wanted.update(found)
         if not found:
             unknown.append(word)
     if unknown:
-        raise _unknown(unknown, names)
+        raise _make_unknown_error(unknown, names)
     chosen = tuple(name for name in section if name in wanted)
     if between is not None and not chosen:
         raise MarkError(
@@ -86,12 +86,12 @@ def assign_mark_names(
     baseline: the names in execution order (a SaveBaseline's, say), or the text file into which the demo's hook wrote a
     line for each tensor, its name last. Raises MarkError.
     """
-    starts, ends = _words(start), _words(end)
-    names = _names_in(Path(baseline)) if isinstance(baseline, (str, Path)) else list(baseline)
+    starts, ends = _split_patterns(start), _split_patterns(end)
+    names = _read_names(Path(baseline)) if isinstance(baseline, (str, Path)) else list(baseline)
     known = set(names)
     unknown = [word for word in (*starts, *ends) if word not in known]
     if unknown:
-        raise _unknown(unknown, names)
+        raise _make_unknown_error(unknown, names)
     marked: list[str] = []
     opened = ""
     for name in names:
@@ -114,16 +114,16 @@ def get_mark_names_from_serialized_json(path: str | Path = "cache/engine_info_*.
     path: engine inspector files of Paddle or TensorRT, a path or a glob. Paddle's ``_subgraph_N`` suffixes are taken
     off; copies in another format, constants and names that the engine made up are left out. Raises ModelError.
     """
-    names = [strip_subgraph_suffix(name) for name in fused_outputs(read_inspector(path))[0]]
+    names = [strip_subgraph_suffix(name) for name in split_fused_outputs(read_inspector(path))[0]]
     by_paddle = any(number is not None for _, number in names)
     return list(dict.fromkeys(name for name, number in names if number is not None or not by_paddle))
 
 
-def _section(between: tuple[str, str], names: Sequence[str]) -> Sequence[str]:
+def _cut_section(between: tuple[str, str], names: Sequence[str]) -> Sequence[str]:
     places = {name: place for place, name in reversed(list(enumerate(names)))}
     unknown = [name for name in between if name not in places]
     if unknown:
-        raise _unknown(unknown, names)
+        raise _make_unknown_error(unknown, names)
     first, last = places[between[0]], places[between[1]]
     if first > last:
         raise MarkError(
@@ -134,7 +134,7 @@ def _section(between: tuple[str, str], names: Sequence[str]) -> Sequence[str]:
     return names[first : last + 1]
 
 
-def _matcher(word: str) -> Callable[[str], object] | None:
+def _make_matcher(word: str) -> Callable[[str], object] | None:
     if word.startswith("re:"):
         try:
             return re.compile(word[3:]).fullmatch
@@ -146,30 +146,30 @@ def _matcher(word: str) -> Callable[[str], object] | None:
     return None
 
 
-def _unknown(words: Sequence[str], names: Sequence[str]) -> MarkError:
+def _make_unknown_error(words: Sequence[str], names: Sequence[str]) -> MarkError:
     word = words[0]
     names_ = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
     return MarkError(
-        say("no_such_tensor", names=names_) if _matcher(word) is None else say("no_tensor_matches", names=names_),
+        say("no_such_tensor", names=names_) if _make_matcher(word) is None else say("no_tensor_matches", names=names_),
         where=say("of_tensors", count=len(names)),
-        hint=_way_on(word, names),
+        hint=_suggest_names(word, names),
     )
 
 
-def _way_on(word: str, names: Sequence[str]) -> str:
-    near = did_you_mean(word.removeprefix("re:"), names)
-    inside = 0 if _matcher(word) else sum(word in name for name in names)
+def _suggest_names(word: str, names: Sequence[str]) -> str:
+    near = suggest_nearest(word.removeprefix("re:"), names)
+    inside = 0 if _make_matcher(word) else sum(word in name for name in names)
     if inside:
         found = say("glob_matches", glob=f"*{word}*", count=inside)
         return say("near_and_glob", near=near, found=found) if near else found
     return near or (say("it_has", names=", ".join(map(repr, names))) if len(names) <= 8 else _LIST_THEM)
 
 
-def _words(patterns: str | Iterable[str]) -> list[str]:
+def _split_patterns(patterns: str | Iterable[str]) -> list[str]:
     return [patterns] if isinstance(patterns, str) else list(patterns)
 
 
-def _names_in(file: Path) -> list[str]:
+def _read_names(file: Path) -> list[str]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

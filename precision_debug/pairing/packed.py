@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..records import Shape, TensorMeta
 
-__all__ = ["joins_before", "packed_parts"]
+__all__ = ["find_packed_parts", "iterate_joins_before"]
 
 _JOINS = frozenset({"concat", "cat", "concatenate", "concatenation", "concatv2", "stack", "pack", "hstack"})
 _KEEPS = frozenset({
@@ -36,7 +36,7 @@ FEW = 16
 to 10, what moves a robot up to some more."""
 
 
-def packed_parts(
+def find_packed_parts(
     name: str, metas: Mapping[str, TensorMeta], shape_of: Callable[[str], Shape | None]
 ) -> dict[int, tuple[int, ...]]:
     """Return the sizes of what was joined, by the length of the joined axis; {} where none was, or no shapes are known.
@@ -45,63 +45,65 @@ def packed_parts(
     a Transpose moves them, a Reshape of others leaves it.
     """
     found: dict[int, tuple[int, ...]] = {}
-    for join in joins_before(name, metas):
-        sizes = _sizes(shape_of(join), [shape_of(one) for one in metas[join].inputs])
+    for join in iterate_joins_before(name, metas):
+        sizes = _sizes_along(shape_of(join), [shape_of(one) for one in metas[join].inputs])
         if sizes and sum(sizes) not in found:
             found[sum(sizes)] = sizes
-    return found or _columns(name, metas, shape_of)
+    return found or _find_columns(name, metas, shape_of)
 
 
-def _columns(
+def _find_columns(
     name: str, metas: Mapping[str, TensorMeta], shape_of: Callable[[str], Shape | None]
 ) -> dict[int, tuple[int, ...]]:
     """Return the few columns of the layer that a tensor comes from; {} where it has many, or none of its own."""
-    layer = next((one for one in _walked_back(name, metas) if _kind(metas[one].op_type) in _LAYERS | _CONVOLUTIONS), "")
-    shape, kind = shape_of(layer) if layer else None, _kind(metas[layer].op_type) if layer else ""
+    layer = next(
+        (one for one in _walk_back(name, metas) if _kind_of(metas[one].op_type) in _LAYERS | _CONVOLUTIONS), ""
+    )
+    shape, kind = shape_of(layer) if layer else None, _kind_of(metas[layer].op_type) if layer else ""
     if shape is None or len(shape) < 2 or len(metas[layer].inputs) != 1:
         return {}
     many = shape[1 if kind in _CONVOLUTIONS else -1]
     return {many: (1,) * many} if 1 < many <= FEW else {}
 
 
-def joins_before(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
+def iterate_joins_before(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
     """Yield the joined tensors (of a concatenation, say) that a tensor comes from, the nearest first.
 
     Where those that are joined are themselves joined along another axis, all are alike, and the first is followed."""
-    return (one for one in _walked_back(name, metas) if _kind(metas[one].op_type) in _JOINS)
+    return (one for one in _walk_back(name, metas) if _kind_of(metas[one].op_type) in _JOINS)
 
 
-def _walked_back(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
+def _walk_back(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
     """Yield a tensor and what it comes from by operators that keep quantities apart, and then the one that does not."""
     for _ in range(_FAR):
         meta = metas.get(name)
         if meta is None or not meta.inputs:
             return
         yield name
-        kind = _kind(meta.op_type)
+        kind = _kind_of(meta.op_type)
         if kind not in _JOINS and (kind not in _KEEPS or len(meta.inputs) != 1):
             return
         name = meta.inputs[0]
 
 
-def _kind(op_type: str) -> str:
+def _kind_of(op_type: str) -> str:
     last = re.split(r"::|[.]", op_type.lower())
     return next((part for part in reversed(last) if part not in _OVERLOADS), "").strip("_")
 
 
-def _sizes(whole: Shape | None, parts: Sequence[Shape | None]) -> tuple[int, ...]:
+def _sizes_along(whole: Shape | None, parts: Sequence[Shape | None]) -> tuple[int, ...]:
     known = [part for part in parts if part is not None]
     if whole is None or len(known) < len(parts) or len(parts) < 2:
         return ()
     if all(len(part) == len(whole) - 1 for part in known):  # a Stack
         return (1,) * len(parts)
     for axis, size in enumerate(whole):
-        if all(len(part) == len(whole) and _rest(part, axis) == _rest(whole, axis) for part in known):
+        if all(len(part) == len(whole) and _without_axis(part, axis) == _without_axis(whole, axis) for part in known):
             sizes = tuple(part[axis] for part in known)
             if sum(sizes) == size:
                 return sizes
     return ()
 
 
-def _rest(shape: Shape, axis: int) -> Shape:
+def _without_axis(shape: Shape, axis: int) -> Shape:
     return shape[:axis] + shape[axis + 1 :]

@@ -11,7 +11,7 @@ import numpy as np
 from ..protocols import Layer
 from ..reasons import Reason, ReasonOrText, say
 
-__all__ = ["fold", "folded", "forms", "relation", "same"]
+__all__ = ["are_same_weights", "describe_relation", "fold", "fold_batch_norm", "iterate_forms"]
 
 Array = np.ndarray[Any, Any]
 
@@ -19,20 +19,20 @@ _FEW = 0.02
 """Share of elements up to which they are counted; above it is another weight."""
 
 
-def same(one: Array, other: Array) -> bool:
+def are_same_weights(one: Array, other: Array) -> bool:
     """Return whether weights are equal to the bit, or in the lower precision of the other."""
     return one.shape == other.shape and (
         np.array_equal(one, other) or (one.dtype != other.dtype and np.array_equal(one.astype(other.dtype), other))
     )
 
 
-def forms(own: Array, like: Array) -> Iterator[Array]:
+def iterate_forms(own: Array, like: Array) -> Iterator[Array]:
     """Yield a weight in the shape and type of another: as it is, with its axes turned, with axes of size 1 added."""
     if own.size != like.size:
         return
     if own.shape == like.shape:
         yield own.astype(like.dtype, copy=False)
-    elif _plain(own.shape) == _plain(like.shape):
+    elif _plain_shape(own.shape) == _plain_shape(like.shape):
         yield own.reshape(like.shape).astype(like.dtype, copy=False)
     if 1 < own.ndim < 5:
         for axes in itertools.permutations(range(own.ndim)):
@@ -51,7 +51,9 @@ def fold(weight: Array, bias: Array | None, norm: Mapping[str, Array], epsilon: 
     )
 
 
-def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -> Iterator[tuple[ReasonOrText, Array]]:
+def fold_batch_norm(
+    layers: Sequence[Layer], weights: Mapping[str, Array], like: Array
+) -> Iterator[tuple[ReasonOrText, Array]]:
     """Weights and biases of layers with the batch norm among them folded in, in the shape of one of the file's."""
     norms = [layer for layer in layers if "variance" in layer.parameters]
     for norm, layer in itertools.product(norms, layers):
@@ -69,7 +71,7 @@ def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -
                 yield say("with_norm", name=full), value.astype(like.dtype)
 
 
-def relation(name: ReasonOrText, right: Array, has: Array, weights: Mapping[str, Array]) -> Reason:
+def describe_relation(name: ReasonOrText, right: Array, has: Array, weights: Mapping[str, Array]) -> Reason:
     """Return how what a file has differs from what is right, in one clause."""
     wide, other = right.astype(np.float64), has.astype(np.float64)
     if right.ndim > 1:
@@ -79,7 +81,11 @@ def relation(name: ReasonOrText, right: Array, has: Array, weights: Mapping[str,
                 return say("is_transposed", name=name)
     for full, value in weights.items():
         other_one = full not in name and value.size == has.size and not np.array_equal(value.ravel(), right.ravel())
-        if other_one and np.any(value != value.flat[0]) and any(same(form, has) for form in forms(value, has)):
+        if (
+            other_one
+            and np.any(value != value.flat[0])
+            and any(are_same_weights(form, has) for form in iterate_forms(value, has))
+        ):
             return say("swapped", name=name, other=full)
     differs = np.abs(wide - other) > 1e-6 * (np.abs(wide) + np.sqrt(np.mean(np.square(wide))))
     count = int(differs.sum())
@@ -98,5 +104,5 @@ def relation(name: ReasonOrText, right: Array, has: Array, weights: Mapping[str,
     return say("other_checkpoint", name=name, distance=apart)
 
 
-def _plain(shape: Sequence[int]) -> tuple[int, ...]:
+def _plain_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)

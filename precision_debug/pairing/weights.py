@@ -16,9 +16,9 @@ import numpy as np
 
 from ..protocols import Layer
 from ..reasons import NOTHING, Reason, say
-from .relation import fold, forms, relation
+from .relation import describe_relation, fold, iterate_forms
 
-__all__ = ["Weight", "compare_weights", "summary"]
+__all__ = ["Weight", "compare_weights", "summarise_weights"]
 
 Array = np.ndarray[Any, Any]
 
@@ -57,14 +57,14 @@ def compare_weights(
     own = {name: value for name, value in weights.items() if value.size and not name.endswith(_COUNTERS)}
     search = _Search(own, file)
     found = {name: search.weight(name, value) for name, value in own.items()}
-    _twins(found, search)
+    _find_twins(found, search)
     for norm, layer in itertools.product(*([list(layers)] * 2)):
         if "variance" in norm.parameters and layer is not norm:
             _fold(found, search, norm, layer)
     return tuple(found.values())
 
 
-def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[Reason, ...]:
+def summarise_weights(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[Reason, ...]:
     """Return one sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
     names: dict[str, list[str]] = {}
     for weight in weights:
@@ -86,7 +86,9 @@ def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False
         count = len(names[DIFFERS])
         if agrees:
             other = [one for one in weights if one.state == DIFFERS]
-            which = _few([say("named", name=one.name, why=one.said) if _of_epsilon(one) else one.name for one in other])
+            which = _few_names(
+                [say("named", name=one.name, why=one.said) if _is_of_epsilon(one) else one.name for one in other]
+            )
             found.append(say("weights_differ_all_the_same", count=count, file=file, which=which))
         else:
             why = worst.said or say("differs_by", name=worst.name, distance=worst.distance)
@@ -98,11 +100,11 @@ def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False
     return tuple(found)
 
 
-def _of_epsilon(weight: Weight) -> bool:
+def _is_of_epsilon(weight: Weight) -> bool:
     return weight.said.code == "folded_with"
 
 
-def _few(names: Sequence[str]) -> list[str]:
+def _few_names(names: Sequence[str]) -> list[str]:
     return [*names[:4], *("…" for _ in names[4:5])]
 
 
@@ -111,16 +113,16 @@ class _Search:
         self.own, self.file = own, {name: value for name, value in file.items() if value.size}
         self._by_size: dict[tuple[int, ...], list[Array]] = {}
         for value in self.file.values():
-            self._by_size.setdefault(_sizes(value), []).append(value)
+            self._by_size.setdefault(_sizes_of(value), []).append(value)
 
     def of_size(self, like: Array) -> Sequence[Array]:
-        return self._by_size.get(_sizes(like), ())
+        return self._by_size.get(_sizes_of(like), ())
 
     def weight(self, name: str, own: Array) -> Weight:
         named = self.file.get(name)
         # what has its name is what is read in its place, whatever else in the file holds the same numbers
-        candidates = self.of_size(own) if named is None or _sizes(named) != _sizes(own) else [named]
-        for state, test in ((EQUAL, _equal), (TURNED, _turned), (ROUNDED, _rounded)):
+        candidates = self.of_size(own) if named is None or _sizes_of(named) != _sizes_of(own) else [named]
+        for state, test in ((EQUAL, _are_equal), (TURNED, _is_turned), (ROUNDED, _is_rounded)):
             if any(test(own, value) for value in candidates):
                 return Weight(name=name, state=state, distance=0.0 if state != ROUNDED else None)
         if self._part(own):
@@ -131,7 +133,7 @@ class _Search:
             apart = float(np.linalg.norm(wide - named.astype(np.float64)))
             return Weight(
                 name=name, state=DIFFERS, distance=apart / norm if norm else float("inf"),
-                said=relation(name, own, named, self.own) if own.dtype.kind == "f" else NOTHING,
+                said=describe_relation(name, own, named, self.own) if own.dtype.kind == "f" else NOTHING,
             )  # fmt: skip
         return Weight(name=name, state=ABSENT)
 
@@ -143,12 +145,12 @@ class _Search:
             if value.ndim != own.ndim or value.size <= own.size or value.dtype.kind != "f":
                 continue
             for form in (own, own.T) if own.ndim == 2 else (own,):
-                if any(_inside(form, value, axis) for axis in range(own.ndim)):
+                if any(_is_inside(form, value, axis) for axis in range(own.ndim)):
                     return True
         return False
 
 
-def _twins(found: dict[str, Weight], search: _Search) -> None:
+def _find_twins(found: dict[str, Weight], search: _Search) -> None:
     """Find which of several equal weights, renamed in the file, differs there, and by how much.
 
     Of such weights, one that the file has fewer times than the model, while it has a constant of that size that is none
@@ -161,29 +163,31 @@ def _twins(found: dict[str, Weight], search: _Search) -> None:
             groups.setdefault((own.shape, own.dtype.str, own.tobytes()), []).append(name)
     for names in groups.values():
         own = search.own[names[0]]
-        others = [value for name, value in search.own.items() if name not in names and _sizes(value) == _sizes(own)]
-        alike = [_equal(own, value) or _turned(own, value) for value in search.of_size(own)]
+        others = [
+            value for name, value in search.own.items() if name not in names and _sizes_of(value) == _sizes_of(own)
+        ]
+        alike = [_are_equal(own, value) or _is_turned(own, value) for value in search.of_size(own)]
         free = [
             (value, same) for value, same in zip(search.of_size(own), alike, strict=True)
-            if same or not any(_equal(other, value) or _turned(other, value) for other in others)
+            if same or not any(_are_equal(other, value) or _is_turned(other, value) for other in others)
         ]  # fmt: skip
         if len(names) < 2 or len(free) != len(names) or all(same for _, same in free):
             continue
         wide = own.astype(np.float64)
         for name, (value, same) in zip(names, free, strict=True):
             if not same:
-                apart = min(float(np.linalg.norm(wide - form)) for form in _turns(wide, value))
+                apart = min(float(np.linalg.norm(wide - form)) for form in _iterate_turns(wide, value))
                 distance = apart / (float(np.linalg.norm(wide)) or 1.0)
                 found[name] = Weight(name=name, state=DIFFERS, distance=distance)
 
 
-def _turns(own: Array, value: Array) -> Iterator[Array]:
+def _iterate_turns(own: Array, value: Array) -> Iterator[Array]:
     for order in itertools.permutations(range(value.ndim)):
         if (turned := value.transpose(order)).shape == own.shape:
             yield turned.astype(np.float64)
 
 
-def _inside(part: Array, whole: Array, axis: int) -> bool:
+def _is_inside(part: Array, whole: Array, axis: int) -> bool:
     if part.shape[axis] >= whole.shape[axis] or any(
         one != other for place, (one, other) in enumerate(zip(part.shape, whole.shape, strict=True)) if place != axis
     ):
@@ -194,28 +198,28 @@ def _inside(part: Array, whole: Array, axis: int) -> bool:
     return any(np.array_equal(part, whole[start : start + len(part)]) for start in np.flatnonzero(first)[:8])
 
 
-def _equal(own: Array, value: Array) -> bool:
+def _are_equal(own: Array, value: Array) -> bool:
     if own.shape == value.shape:
         return np.array_equal(own, value)
     return (
-        _sizes(own) == _sizes(value)
+        _sizes_of(own) == _sizes_of(value)
         and [n for n in own.shape if n > 1] == [n for n in value.shape if n > 1]
         and (np.array_equal(own.ravel(), value.ravel()))
     )
 
 
-def _turned(own: Array, value: Array) -> bool:
+def _is_turned(own: Array, value: Array) -> bool:
     return (
         own.ndim > 1
-        and any(np.array_equal(form, value) for form in forms(own.astype(value.dtype), value))
+        and any(np.array_equal(form, value) for form in iterate_forms(own.astype(value.dtype), value))
         and (own.dtype == value.dtype)
     )
 
 
-def _rounded(own: Array, value: Array) -> bool:
+def _is_rounded(own: Array, value: Array) -> bool:
     if own.dtype == value.dtype or value.dtype.itemsize > own.dtype.itemsize:
         return False
-    return any(np.array_equal(form, value) for form in forms(own, value))
+    return any(np.array_equal(form, value) for form in iterate_forms(own, value))
 
 
 def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) -> None:
@@ -230,13 +234,13 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
     for value in search.of_size(weight):
         if value.shape != weight.shape:
             continue
-        for epsilon in _epsilons(weight, value, values, norm):
+        for epsilon in _iterate_epsilons(weight, value, values, norm):
             right, moved = fold(weight, search.own.get(bias), values, epsilon)
             if not _close(right, value):
                 continue
             wanted = norm.attributes.get("epsilon", epsilon)
             if epsilon == wanted:
-                epsilon = _fitted_epsilon(weight, value, values, wanted)  # noqa: PLW2901
+                epsilon = _fit_epsilon(weight, value, values, wanted)  # noqa: PLW2901
             state = FOLDED if abs(epsilon - wanted) <= 0.01 * wanted + 1e-9 else DIFFERS
             said = NOTHING if state == FOLDED else say("folded_with", epsilon=epsilon, wanted=wanted)
             found[name] = Weight(name=name, state=state, distance=0.0 if state == FOLDED else 1.0, said=said)
@@ -247,7 +251,7 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
             return
 
 
-def _fitted_epsilon(weight: Array, value: Array, norm: Mapping[str, Array], own: float) -> float:
+def _fit_epsilon(weight: Array, value: Array, norm: Mapping[str, Array], own: float) -> float:
     """Return the epsilon that a folded weight's numbers tell, where they tell surely that it is not ``own``; else
     ``own``.
 
@@ -266,7 +270,7 @@ def _fitted_epsilon(weight: Array, value: Array, norm: Mapping[str, Array], own:
     return middle if 0 < middle < 1 and abs(middle - own) > max(10 * unsure, 0.3 * own) else own
 
 
-def _epsilons(weight: Array, value: Array, norm: Mapping[str, Array], layer: Layer) -> Iterator[float]:
+def _iterate_epsilons(weight: Array, value: Array, norm: Mapping[str, Array], layer: Layer) -> Iterator[float]:
     """Yield the layer's own epsilon, then the one that the file's numbers tell, where they tell one."""
     own = layer.attributes.get("epsilon")
     if isinstance(own, float):
@@ -290,5 +294,5 @@ def _close(right: Array, value: Array) -> bool:
     return float(np.linalg.norm(right - value.astype(np.float64))) <= slack * norm
 
 
-def _sizes(value: Array) -> tuple[int, ...]:
+def _sizes_of(value: Array) -> tuple[int, ...]:
     return tuple(sorted(size for size in value.shape if size > 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
 __all__ = [
     "ABSENT",
@@ -69,10 +69,10 @@ __all__ = [
     "Watching",
     "WeightKeeper",
     "Workbench",
-    "demand",
     "is_line",
     "is_switch",
-    "progress_to",
+    "require_available",
+    "send_progress_to",
     "tell",
     "without",
 ]
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         Watcher,
         Watching,
         WeightKeeper,
-        demand,
+        require_available,
     )
     from .configuring import ABSENT, Absent, Configurations, Configurer, FolderConfigurations, Place
     from .description import DescribedLayer, DescribedWeight, Describer, Description, Refused, Survey, Surveyor
@@ -131,18 +131,18 @@ if TYPE_CHECKING:
         Replace,
         Replacer,
         Session,
-        progress_to,
+        send_progress_to,
         tell,
     )
     from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor, Workbench
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__,
     {
         "capabilities": (
             "AloneFiles AloneScripter Backend BaselineChooser Capabilities Exporter Follower Ladder Layer "
             "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer "
-            "Roads Rung Switch Watcher Watching WeightKeeper demand"
+            "Roads Rung Switch Watcher Watching WeightKeeper require_available"
         ),
         "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations Place",
         "description": "DescribedLayer DescribedWeight Describer Description Refused Survey Surveyor",
@@ -151,7 +151,7 @@ __getattr__ = lazy_exports(
             "is_switch without"
         ),
         "session": (
-            "Executed OneRun PrecisionReader ProgressReader Replace Replacer Session progress_to tell"
+            "Executed OneRun PrecisionReader ProgressReader Replace Replacer Session send_progress_to tell"
         ),
         "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor Workbench",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .core import CORE, did_you_mean, some
+from .core import CORE, list_some, suggest_nearest
 from .reason import (
     NOTHING,
     Catalogue,
@@ -13,7 +13,7 @@ from .reason import (
     Wording,
     arguments_of,
     as_reason,
-    filled,
+    fill_template,
     same,
     split,
 )
@@ -29,12 +29,12 @@ __all__ = [
     "Wording",
     "arguments_of",
     "as_reason",
-    "did_you_mean",
-    "filled",
+    "fill_template",
+    "list_some",
     "same",
     "say",
-    "some",
     "split",
+    "suggest_nearest",
 ]
 
 say = CORE

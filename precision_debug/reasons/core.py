@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..safety.nearest import nearest
+from ..safety.nearest import find_nearest
 from .causes import WORDINGS
 from .doubts import DOUBTS
 from .exports import EXPORTS
@@ -15,7 +15,7 @@ from .proven import PROVEN
 from .reason import NOTHING, Catalogue, Plain, Reason, Wording
 from .rows import ROWS
 
-__all__ = ["CORE", "INPUTS", "did_you_mean", "some"]
+__all__ = ["CORE", "INPUTS", "list_some", "suggest_nearest"]
 
 
 # What was chosen for a model's inputs, or done to them.
@@ -208,14 +208,14 @@ CORE = Catalogue(
 
 # Names as arguments of a reason: the first few of many, and those that a mistyped one may have meant.
 
-def some(names: Sequence[str], most: int = 3) -> Plain:
+def list_some(names: Sequence[str], most: int = 3) -> Plain:
     """List the first names, and count the others: "a, b, c and 5 more"."""
     if len(names) <= most:
         return tuple(names)
     return CORE("and_more", names=names[:most], count=len(names) - most)
 
 
-def did_you_mean(name: str, names: Sequence[str], count: int = 3) -> Reason:
+def suggest_nearest(name: str, names: Sequence[str], count: int = 3) -> Reason:
     """Ask "did you mean 'a' or 'b'?", or return NOTHING where nothing is near."""
-    near = nearest(name, names, count)
+    near = find_nearest(name, names, count)
     return CORE("did_you_mean", names=[repr(other) for other in near]) if near else NOTHING

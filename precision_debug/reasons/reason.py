@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Union
 
 __all__ = [
-    "NOTHING", "Catalogue", "Plain", "Reason", "ReasonOrText", "Text", "Wording", "arguments_of", "as_reason", "filled",
+    "NOTHING", "Catalogue", "Plain", "Reason", "ReasonOrText", "Text", "Wording", "arguments_of", "as_reason",
+    "fill_template",
     "same", "split",
 ]  # fmt: skip
 
@@ -125,8 +126,8 @@ class Catalogue(Mapping[str, Wording]):
 
     def __call__(self, code: str, /, **args: Any) -> Reason:
         code = self._before + code
-        plain = {name: _plain(value) for name, value in args.items()}
-        return Reason(filled(self._wordings[code].en, plain, ", ", str), code, plain)
+        plain = {name: _to_plain_value(value) for name, value in args.items()}
+        return Reason(fill_template(self._wordings[code].en, plain, ", ", str), code, plain)
 
     def __getitem__(self, code: str) -> Wording:
         return self._wordings[code]
@@ -138,31 +139,31 @@ class Catalogue(Mapping[str, Wording]):
         return len(self._wordings)
 
 
-def _plain(value: Any) -> Plain:
+def _to_plain_value(value: Any) -> Plain:
     if type(value) in _PLAIN or isinstance(value, Reason):
         return value  # type: ignore[no-any-return]
     if isinstance(value, (list, tuple)):
-        return tuple(_plain(item) for item in value)
+        return tuple(_to_plain_value(item) for item in value)
     if isinstance(value, (bool, int, float)):  # an enumeration, a numpy float
         return value
-    return _plain(value.item()) if hasattr(value, "item") else str(value)
+    return _to_plain_value(value.item()) if hasattr(value, "item") else str(value)
 
 
 @functools.lru_cache(maxsize=1024)
-def _parts(template: str) -> tuple[tuple[str, str | None, str], ...]:
+def _split_template(template: str) -> tuple[tuple[str, str | None, str], ...]:
     """Text, the argument after it (None: none), and how it is shown."""
     return tuple((text, name, spec or "") for text, name, spec, _ in string.Formatter().parse(template))
 
 
 def arguments_of(template: str) -> frozenset[str]:
     """Return names of the arguments that a template shows."""
-    return frozenset(name for _, name, _ in _parts(template) if name is not None)
+    return frozenset(name for _, name, _ in _split_template(template) if name is not None)
 
 
 def split(template: str) -> tuple[str, str | None, str] | None:
     """Return the text before a template's only argument, its name (None: it has none), and text after it; None of any
     other."""
-    parts = _parts(template)
+    parts = _split_template(template)
     if len(parts) == 1 and len(parts[0][0]) + bool(parts[0][1]) > 1:
         return parts[0][0], parts[0][1], ""
     if len(parts) == 2 and parts[1][1] is None:
@@ -170,20 +171,20 @@ def split(template: str) -> tuple[str, str | None, str] | None:
     return None
 
 
-def filled(template: str, args: Mapping[str, Plain], between: str, nested: Callable[[Reason], str]) -> str:
+def fill_template(template: str, args: Mapping[str, Plain], between: str, nested: Callable[[Reason], str]) -> str:
     """Return a template with its arguments. between: joins several values. nested: words an argument that is a Reason.
 
     Raises KeyError, ValueError or TypeError where the arguments, of a foreign file, are not the template's.
     """
     out = []
-    for text, name, spec in _parts(template):
+    for text, name, spec in _split_template(template):
         out.append(text)
         if name is not None:
-            out.append(_shown(args[name], spec, between, nested))
+            out.append(_format_argument(args[name], spec, between, nested))
     return "".join(out)
 
 
-def _shown(value: Plain, spec: str, between: str, nested: Callable[[Reason], str]) -> str:
+def _format_argument(value: Plain, spec: str, between: str, nested: Callable[[Reason], str]) -> str:
     if isinstance(value, Reason):
         return nested(value)
     if isinstance(value, tuple):
@@ -191,7 +192,7 @@ def _shown(value: Plain, spec: str, between: str, nested: Callable[[Reason], str
             between, spec = (" or " if between == ", " else " 或 "), ""
         if spec == ";":
             between, spec = ("; " if between == ", " else "；"), ""
-        return between.join(_shown(item, spec, between, nested) for item in value)
+        return between.join(_format_argument(item, spec, between, nested) for item in value)
     if "|" in spec:
         one, _, more = spec.partition("|")
         return one if value in (1, "1") else more

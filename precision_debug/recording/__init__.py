@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
 __all__ = [
     "OutputsSession", "RecordedSession", "RecordingWriter", "is_outputs", "is_recording", "open_outputs",
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .session import RecordedSession, open_recording
     from .writer import RecordingWriter
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__,
     {
         "format": "is_outputs is_recording",

@@ -90,14 +90,14 @@ class OutputsSession:
             return self._only
         if not self._places:
             for place, one in enumerate(self._feeds):
-                self._places.setdefault(_digest(one), place)
-        found = self._places.get(_digest(feeds))
+                self._places.setdefault(_digest_of(one), place)
+        found = self._places.get(_digest_of(feeds))
         if found is None:
             raise InputError("these are not the inputs that the outputs were made from", where=self._path)
         return found
 
 
-def _digest(feeds: Feeds) -> str:
+def _digest_of(feeds: Feeds) -> str:
     found = hashlib.sha256()
     for name in sorted(feeds):
         array = np.ascontiguousarray(feeds[name])

@@ -19,11 +19,21 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .training_log import ParameterNumbers, StepNumbers, parameters_in, parameters_of
+from .training_log import ParameterNumbers, StepNumbers, decode_parameters, encode_parameters
 
 __all__ = [
-    "BINS", "GradientNumbers", "InputNumbers", "RankStep", "RankedStep", "Reduction", "Shard", "joined", "rank_file",
-    "rank_line", "read_ranks", "whole_sketch",
+    "BINS",
+    "GradientNumbers",
+    "InputNumbers",
+    "RankShard",
+    "RankStep",
+    "RankedStep",
+    "Reduction",
+    "join_shards",
+    "join_sketches",
+    "rank_file",
+    "rank_line",
+    "read_ranks",
 ]  # fmt: skip
 
 BINS = 16
@@ -70,7 +80,7 @@ class InputNumbers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shard:
+class RankShard:
     """Elements of a parameter that a rank holds: start: place of the first in the whole, row by row."""
 
     start: int
@@ -91,7 +101,7 @@ class RankStep:
     ranks: int
     skipped: bool = False
     gradients: Mapping[str, Reduction] = field(default_factory=dict)
-    shards: Mapping[str, Shard] = field(default_factory=dict)
+    shards: Mapping[str, RankShard] = field(default_factory=dict)
     unseen: frozenset[str] = frozenset()
     inputs: Mapping[str, InputNumbers] = field(default_factory=dict)
 
@@ -113,10 +123,11 @@ def rank_file(folder: str | Path, rank: int) -> Path:
 def rank_line(step: RankStep) -> str:
     """Return a rank's step as one line of its file."""
     line: dict[str, Any] = {
-        "step": step.numbers.step, "scale": step.numbers.scale, "parameters": parameters_of(step.numbers),
+        "step": step.numbers.step, "scale": step.numbers.scale, "parameters": encode_parameters(step.numbers),
         "rank": step.rank, "ranks": step.ranks, "skipped": step.skipped, "unseen": sorted(step.unseen),
         "gradients": {
-            name: {"local": _packed(one.local), "reduced": _packed(one.reduced), "final": _packed(one.final)}
+            name: {"local": _pack_numbers(one.local), "reduced": _pack_numbers(one.reduced),
+            "final": _pack_numbers(one.final)}
             for name, one in step.gradients.items()
         },
         "shards": {name: [one.start, one.count] for name, one in step.shards.items()},
@@ -126,14 +137,14 @@ def rank_line(step: RankStep) -> str:
     return json.dumps(line) + "\n"
 
 
-def _packed(one: GradientNumbers | None) -> list[Any] | None:
+def _pack_numbers(one: GradientNumbers | None) -> list[Any] | None:
     if one is None:
         return None
     sketch = base64.b64encode(np.asarray(one.sketch, dtype="<f4").tobytes()).decode("ascii")
     return [one.norm, one.broken, one.narrow, sketch]
 
 
-def _unpacked(found: Any) -> GradientNumbers | None:
+def _unpack_numbers(found: Any) -> GradientNumbers | None:
     if found is None:
         return None
     norm, broken, narrow, sketch = found
@@ -180,18 +191,19 @@ def _read(lines: Iterator[str]) -> Iterator[RankStep]:
         entry = json.loads(line)
         yield RankStep(
             numbers=StepNumbers(
-                step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters_in(entry["parameters"]),
+                step=int(entry["step"]), scale=float(entry["scale"]), parameters=decode_parameters(entry["parameters"]),
                 without=frozenset(map(str, entry.get("without", ()))),
             ),
             rank=int(entry["rank"]), ranks=int(entry["ranks"]), skipped=bool(entry["skipped"]),
             unseen=frozenset(map(str, entry["unseen"])),
             gradients={
                 str(name): Reduction(
-                    local=_unpacked(one["local"]), reduced=_unpacked(one["reduced"]), final=_unpacked(one["final"])
+                    local=_unpack_numbers(one["local"]), reduced=_unpack_numbers(one["reduced"]),
+                    final=_unpack_numbers(one["final"])
                 )
                 for name, one in entry["gradients"].items()
             },
-            shards={str(name): Shard(start=int(s), count=int(c)) for name, (s, c) in entry["shards"].items()},
+            shards={str(name): RankShard(start=int(s), count=int(c)) for name, (s, c) in entry["shards"].items()},
             inputs={
                 str(name): InputNumbers(
                     print=str(printed), rms=None if rms is None else float(rms),
@@ -202,7 +214,7 @@ def _read(lines: Iterator[str]) -> Iterator[RankStep]:
         )  # fmt: skip
 
 
-def whole_sketch(step: RankedStep, name: str, sides: Mapping[int, GradientNumbers]) -> np.ndarray[Any, Any] | None:
+def join_sketches(step: RankedStep, name: str, sides: Mapping[int, GradientNumbers]) -> np.ndarray[Any, Any] | None:
     """Return the sketch of a whole parameter, joined from its shards; None where one was not taken. sides: by rank."""
     own = {rank: step.ranks[rank].shards.get(name) for rank in sides}
     places = {shard.start: rank for rank, shard in own.items() if shard is not None and shard.count}
@@ -212,19 +224,19 @@ def whole_sketch(step: RankedStep, name: str, sides: Mapping[int, GradientNumber
     return np.sum([np.asarray(sides[rank].sketch) for rank in chosen], axis=0) if chosen else np.zeros(BINS)
 
 
-def joined(steps: Sequence[RankedStep]) -> tuple[StepNumbers, ...]:
+def join_shards(steps: Sequence[RankedStep]) -> tuple[StepNumbers, ...]:
     """Return each step that the optimiser did as one process would have kept it: shards put together."""
-    return tuple(_joined(step) for step in steps if not any(one.skipped for one in step.ranks.values()))
+    return tuple(_join_step(step) for step in steps if not any(one.skipped for one in step.ranks.values()))
 
 
-def _joined(step: RankedStep) -> StepNumbers:
+def _join_step(step: RankedStep) -> StepNumbers:
     ranks = [*step.ranks.values()]
     names = dict.fromkeys(name for one in ranks for name in one.numbers.parameters)
     without = frozenset.intersection(*(one.numbers.without for one in ranks))
-    return replace(ranks[0].numbers, parameters={name: _whole(ranks, name) for name in names}, without=without)
+    return replace(ranks[0].numbers, parameters={name: _join_parameter(ranks, name) for name in names}, without=without)
 
 
-def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
+def _join_parameter(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
     having = [one for one in ranks if name in one.numbers.parameters]
     parts = {one.shards[name].start: one for one in having if name in one.shards and one.shards[name].count}
     if not parts:  # each has all of it: the one that is worst off
@@ -235,7 +247,10 @@ def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
     size = math.sqrt(sum(one.size**2 for one, _ in found))
     first = found[0][0]
     return ParameterNumbers(
-        rate=first.rate, decay=first.decay, undecayed=_mean(found, "undecayed"), still=_mean(found, "still"),
+        rate=first.rate,
+        decay=first.decay,
+        undecayed=_mean_share(found, "undecayed"),
+        still=_mean_share(found, "still"),
         norm=math.sqrt(sum(one.norm**2 for one, _ in found)),
         zeros=sum(one.zeros * count for one, count in found) / many,
         below=sum(one.below * count for one, count in found) / many,
@@ -245,7 +260,7 @@ def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
     )
 
 
-def _mean(parts: Sequence[tuple[ParameterNumbers, int]], share: str) -> float | None:
+def _mean_share(parts: Sequence[tuple[ParameterNumbers, int]], share: str) -> float | None:
     """Of a share of each part's elements, over all; None where no part has it."""
     known = [(value, count) for one, count in parts if (value := getattr(one, share)) is not None]
     return sum(value * count for value, count in known) / sum(count for _, count in known) if known else None

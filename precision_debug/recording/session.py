@@ -18,10 +18,10 @@ import numpy as np
 
 from .. import codec
 from ..errors import InputError, PrecisionDebugError, RecordingError
-from ..feeds.dtypes import Array, exact_cast, from_plain
+from ..feeds.dtypes import Array, cast_exactly, from_plain
 from ..feeds.npz import load_npz
 from ..inspector import EngineLayer
-from ..ownership import crc_of
+from ..ownership import compute_crc
 from ..protocols import Feeds, Hook
 from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
@@ -84,7 +84,7 @@ class RecordedSession:
         )
         self._weights = manifest.get("weights")
         _check_files(folder, self._calls, [manifest["inputs"], self._outputs["archive"], self._weights])
-        self._tensors = _tensors([codec.decode(TensorMeta, meta) for meta in manifest["graph"]], self._calls)
+        self._tensors = _list_tensors([codec.decode(TensorMeta, meta) for meta in manifest["graph"]], self._calls)
         self.feeds: dict[str, Any] = _read_archive(folder, manifest["inputs"])
 
     @property
@@ -157,7 +157,7 @@ class RecordedSession:
             what = f"was recorded with the inputs {sorted(self.feeds)}, not {sorted(feeds)}"
             raise InputError(what, where=str(self.folder), hint=hint)
         for name, recorded in self.feeds.items():
-            if not _equal(recorded, feeds[name]):
+            if not _is_same_input(recorded, feeds[name]):
                 raise InputError(f"input '{name}' is not the recorded one", where=str(self.folder), hint=hint)
 
 
@@ -186,23 +186,23 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _equal(recorded: Any, fed: Any) -> bool:
+def _is_same_input(recorded: Any, fed: Any) -> bool:
     """Return the same values bit for bit, or the same numbers in another type."""
     if recorded is None or fed is None:
         return recorded is fed
     if isinstance(recorded, list):
         fed = list(fed) if isinstance(fed, (list, tuple)) else []
-        return len(recorded) == len(fed) and all(map(_equal, recorded, fed))
+        return len(recorded) == len(fed) and all(map(_is_same_input, recorded, fed))
     array = np.asarray(fed)
     if array.shape != recorded.shape:
         return False
     if recorded.dtype.kind == "U":
         return bool(np.array_equal(recorded, array.astype(np.str_)))
-    same = recorded if array.dtype == recorded.dtype else exact_cast(recorded, array.dtype)
+    same = recorded if array.dtype == recorded.dtype else cast_exactly(recorded, array.dtype)
     return same is not None and same.tobytes() == array.tobytes()
 
 
-def _tensors(graph: Sequence[TensorMeta], calls: Sequence[Mapping[str, Any]]) -> tuple[TensorMeta, ...]:
+def _list_tensors(graph: Sequence[TensorMeta], calls: Sequence[Mapping[str, Any]]) -> tuple[TensorMeta, ...]:
     """Return the graph's tensors, those without a value marked so; then what only the hook knew."""
     times = Counter(str(call["name"]) for call in calls)
     kept = {name if time == 0 else f"{name}#{time + 1}" for name, count in times.items() for time in range(count)}
@@ -246,7 +246,7 @@ def _check_files(
 def _read_archive(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     path = folder / Path(entry["file"]).name
     try:
-        if crc_of(path) != entry["crc32"]:
+        if compute_crc(path) != entry["crc32"]:
             raise RecordingError(
                 f"{path.name} is damaged: its checksum is not the recorded one", where=str(folder), hint=_DAMAGED
             )

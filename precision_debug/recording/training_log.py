@@ -15,8 +15,16 @@ from ..errors import InputError, OutputError
 from ..reasons import say
 
 __all__ = [
-    "LOG", "SMALLEST", "ParameterNumbers", "StepNumbers", "begin_log", "is_log", "parameters_in", "parameters_of",
-    "read_log", "written",
+    "LOG",
+    "SMALLEST",
+    "ParameterNumbers",
+    "StepNumbers",
+    "begin_log",
+    "decode_parameters",
+    "encode_parameters",
+    "encode_step",
+    "is_log",
+    "read_log",
 ]  # fmt: skip
 
 LOG = "statistics.jsonl"
@@ -61,11 +69,11 @@ class StepNumbers:
     without: frozenset[str] = frozenset()
 
 
-def written(numbers: StepNumbers) -> str:
+def encode_step(numbers: StepNumbers) -> str:
     """Return a step as one line of the file."""
     line = {
         "step": numbers.step, "scale": numbers.scale, "without": sorted(numbers.without),
-        "parameters": parameters_of(numbers),
+        "parameters": encode_parameters(numbers),
     }  # fmt: skip
     return json.dumps(line) + "\n"
 
@@ -90,7 +98,7 @@ def begin_log(path: Path) -> None:
     path.write_text("", encoding="utf-8")
 
 
-def parameters_of(numbers: StepNumbers) -> dict[str, list[float | int | None]]:
+def encode_parameters(numbers: StepNumbers) -> dict[str, list[float | int | None]]:
     """Return a line's "parameters"."""
     return {
         name: [
@@ -119,24 +127,25 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
             return  # the run ended while it wrote
         entry = json.loads(line)
         yield StepNumbers(
-            step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters_in(entry["parameters"]),
+            step=int(entry["step"]), scale=float(entry["scale"]), parameters=decode_parameters(entry["parameters"]),
             without=frozenset(map(str, entry.get("without", ()))),
         )  # fmt: skip
 
 
-def parameters_in(rows: Mapping[str, Sequence[float | None]]) -> dict[str, ParameterNumbers]:
-    """Return what ``parameters_of`` wrote. Raises ValueError and TypeError where it is something else."""
+def decode_parameters(rows: Mapping[str, Sequence[float | None]]) -> dict[str, ParameterNumbers]:
+    """Return what ``encode_parameters`` wrote. Raises ValueError and TypeError where it is something else."""
     found = {}
     for name, (norm, zeros, below, broken, size, *more) in rows.items():
         moved, rate, decay, undecayed, still = [*(None if one is None else float(one) for one in more), *[None] * 4][:5]
         found[str(name)] = ParameterNumbers(
-            norm=_number(norm), zeros=_number(zeros), below=_number(below), broken=int(_number(broken)),
-            size=_number(size), moved=moved, rate=rate, decay=decay, undecayed=undecayed, still=still,
+            norm=_decode_number(norm), zeros=_decode_number(zeros), below=_decode_number(below),
+            broken=int(_decode_number(broken)),
+            size=_decode_number(size), moved=moved, rate=rate, decay=decay, undecayed=undecayed, still=still,
         )  # fmt: skip
     return found
 
 
-def _number(value: float | None) -> float:
+def _decode_number(value: float | None) -> float:
     if value is None:
         raise ValueError("a number is missing")
     return float(value)

@@ -23,7 +23,7 @@ from ..errors import OutputError, RecordingError
 from ..feeds import save_feeds
 from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
 from ..numbers.arrays import as_array
-from ..ownership import LIST, crc_of, list_in
+from ..ownership import LIST, compute_crc, list_in
 from ..protocols import Feeds
 from ..reasons import as_reason, say
 from ..records import TensorMeta
@@ -65,7 +65,7 @@ class RecordingWriter:
         """Nothing is held open between calls."""
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
-        array = _storable(as_array(tensor, name=tensor_name), tensor_name)
+        array = _to_storable(as_array(tensor, name=tensor_name), tensor_name)
         number = len(self._calls) + 1
         file = f"{TENSORS}/{number:06d}.npy"
         try:
@@ -120,7 +120,7 @@ class RecordingWriter:
                 "mode": mode,
                 "precision": precision,
                 "backend": backend,
-                "model": _model(model, digest),
+                "model": _describe_model(model, digest),
                 "versions": dict(versions or {}),
                 "notes": [],
                 **codec.encode(Noted(notes=tuple(map(as_reason, notes)))),
@@ -150,7 +150,7 @@ class RecordingWriter:
 
     def _archive(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         path = save_feeds(self.folder / name, values)
-        size, crc = path.stat().st_size, crc_of(path)
+        size, crc = path.stat().st_size, compute_crc(path)
         self._announce(name, size, crc)
         return {"file": name, "names": list(values), "bytes": size, "crc32": crc}
 
@@ -165,7 +165,7 @@ class RecordingWriter:
         if name not in self._last or value is None or isinstance(value, (list, tuple)):
             return False
         call = self._calls[self._last[name]]
-        array = _storable(as_array(value, name=name), name)
+        array = _to_storable(as_array(value, name=name), name)
         if call["dtype"] != dtype_name(array.dtype) or call["shape"] != list(array.shape):
             return False
         kept = from_plain(np.load(self.folder / call["file"], allow_pickle=False), call["dtype"])
@@ -188,7 +188,7 @@ def _prepare(folder: Path, overwrite: bool) -> None:
     if here and not overwrite:
         kind = "a recording" if MANIFEST in here else "a partial recording"
         raise RecordingError(f"holds {kind} already", where=str(folder), hint="remove it, or record into a new folder")
-    ours = _ours(folder) if here else []
+    ours = _list_our_files(folder) if here else []
     (folder / MANIFEST).unlink(missing_ok=True)  # first, so that what follows leaves no folder that looks whole
     for path in ours:
         path.unlink(missing_ok=True)
@@ -196,13 +196,13 @@ def _prepare(folder: Path, overwrite: bool) -> None:
     (folder / TENSORS).mkdir(parents=True, exist_ok=True)
 
 
-def _ours(folder: Path) -> list[Path]:
+def _list_our_files(folder: Path) -> list[Path]:
     """Return every file of a folder, all of which an earlier recording wrote, and nobody changed since.
 
     Raises RecordingError where one of them is somebody else's: nothing was removed yet.
     """
     known: dict[str, list[tuple[int, int]]] = {}
-    for line in [*list_in(folder), *_in_manifest(folder)]:
+    for line in [*list_in(folder), *_read_manifest_files(folder)]:
         known.setdefault(line["name"], []).append((line["bytes"], line["crc32"]))
     last = list(known)[-1] if known else ""
     found = []
@@ -215,7 +215,7 @@ def _ours(folder: Path) -> list[Path]:
         written = any(many == size for many, _ in known.get(name, ())) or (name == MANIFEST and MANIFEST in known)
         cut = name == last and all(size < many for many, _ in known[name])  # the run ended while it wrote this one
         ours = path.is_file() and not path.is_symlink() and (
-            draft or cut or (written and (name == MANIFEST or (size, crc_of(path)) in known[name]))
+            draft or cut or (written and (name == MANIFEST or (size, compute_crc(path)) in known[name]))
         )  # fmt: skip
         if not ours and name != LIST:
             what = f"holds '{name}', which is not a recording's, or was changed since"
@@ -224,7 +224,7 @@ def _ours(folder: Path) -> list[Path]:
     return found
 
 
-def _in_manifest(folder: Path) -> list[dict[str, Any]]:
+def _read_manifest_files(folder: Path) -> list[dict[str, Any]]:
     """Return what a finished recording's manifest says of its files; nothing where there is none, or it is of another
     tool."""
     try:
@@ -237,7 +237,7 @@ def _in_manifest(folder: Path) -> list[dict[str, Any]]:
     return [{"name": MANIFEST, "bytes": -1, "crc32": -1}, *lines]
 
 
-def _storable(array: Array, name: str) -> Array:
+def _to_storable(array: Array, name: str) -> Array:
     """Return the array, text as fixed-width unicode. Raises RecordingError on Python objects."""
     if array.dtype.kind not in "OST":
         return array
@@ -265,7 +265,7 @@ def _write_npy(path: Path, array: Array, announce: Callable[[int, int], None]) -
     return size, crc
 
 
-def _model(path: str, whole: str) -> dict[str, Any]:
+def _describe_model(path: str, whole: str) -> dict[str, Any]:
     file = Path(path) if path else None
     if file is None or not file.is_file():
         return {"path": path, "sha256": "", "bytes": 0, "digest": whole}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
-__all__ = ["InputInfo", "Report", "Side", "Verdict", "endings", "make_ready", "write"]
+__all__ = ["ComparedSide", "InputInfo", "Report", "Verdict", "list_endings", "make_ready", "write"]
 
 if TYPE_CHECKING:
-    from .formats import endings, write
-    from .model import InputInfo, Report, Side, Verdict
+    from .formats import list_endings, write
+    from .model import ComparedSide, InputInfo, Report, Verdict
     from .outputs import make_ready
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__, {
-        "formats": "endings write",
-        "model": "InputInfo Report Side Verdict",
+        "formats": "list_endings write",
+        "model": "InputInfo Report ComparedSide Verdict",
         "outputs": "make_ready",
     }
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from ..numbers.number_types import is_narrow, promised
+from ..numbers.number_types import find_promise, is_narrow
 from ..reasons import Text
 from ..records import Comparison, Row, Status
 from .model import Report
-from .words import count, figure, percent, sufficient
+from .words import count, format_figure, format_percent, format_sufficient
 
-__all__ = ["advice", "finer_than_rounding"]
+__all__ = ["advise_on_fine_tolerance", "list_advice"]
 
 _PASSED_ON = 2.0
 """Below this error growth an operator was given about as large an error as it gives."""
@@ -19,7 +19,7 @@ _MOST_ITSELF = 0.5
 """Part of an operator's error below which what it introduced itself is not what it is off by."""
 
 
-def advice(row: Row, precision: str) -> tuple[Text, ...]:
+def list_advice(row: Row, precision: str) -> tuple[Text, ...]:
     """Sentences for a row that was compared, the most telling first; none for one that was not.
 
     precision: what the target's mode promises (see ``numbers.number_types``).
@@ -35,37 +35,39 @@ def advice(row: Row, precision: str) -> tuple[Text, ...]:
                 "形状不一致，未做数值比较：请先检查动态维度、数据布局和模型导出方式，再看精度。",
             ),
         )
-    broken = _not_finite(comparison, precision)
+    broken = _advise_on_non_finite(comparison, precision)
     if broken:
         return broken
     return (
-        *_growth(row, comparison, precision),
-        *(_subnormal(comparison) if precision == "float16" else ()),
-        *_few(row, comparison),
-        *_tolerance(comparison),
+        *_advise_on_growth(row, comparison, precision),
+        *(_advise_on_subnormals(comparison) if precision == "float16" else ()),
+        *_advise_on_few_elements(row, comparison),
+        *_advise_on_tolerance(comparison),
     )
 
 
-def finer_than_rounding(report: Report) -> tuple[Text, ...]:
+def advise_on_fine_tolerance(report: Report) -> tuple[Text, ...]:
     """Return a sentence where most tensors fail because the tolerance asks for more than the target's arithmetic can
     hold."""
     mode, tolerance = report.target.mode, report.spec.tolerance
-    promise = promised(report.target.precision)
+    promise = find_promise(report.target.precision)
     rounding = promise.rounding if promise.narrow else 0.0
     failed, compared = report.counts[Status.FAIL], len(report.compared)
     if rounding <= tolerance.rtol or 2 * failed < compared or not failed:
         return ()
     return (
         Text(
-            f"The tolerance (rtol {tolerance.rtol:g}) is finer than one rounding in {mode} (about {figure(rounding)}),"
+            f"The tolerance (rtol {tolerance.rtol:g}) is finer than one rounding in {mode} (about"
+            f" {format_figure(rounding)}),"
             " so most tensors exceed it: rely on Rel L2, Error Growth and the final outputs.",
-            f"容差（rtol {tolerance.rtol:g}）小于 {mode} 一次舍入的误差（约 {figure(rounding)}），因此多数张量超差："
+            f"容差（rtol {tolerance.rtol:g}）小于 {mode} 一次舍入的误差（约 {format_figure(rounding)}），因此多数张"
+            f"量超差："
             "请以相对 L2 误差、误差放大倍数和最终输出为准。",
         ),
     )
 
 
-def _not_finite(comparison: Comparison, precision: str) -> tuple[Text, ...]:
+def _advise_on_non_finite(comparison: Comparison, precision: str) -> tuple[Text, ...]:
     base = comparison.base.nan + comparison.base.inf
     target = comparison.target.nan + comparison.target.inf
     if base:
@@ -97,7 +99,7 @@ def _not_finite(comparison: Comparison, precision: str) -> tuple[Text, ...]:
     )
 
 
-def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...]:
+def _advise_on_growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...]:
     growth = row.error_growth
     if growth is None or math.isnan(growth):
         return ()
@@ -112,9 +114,10 @@ def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...
     if growth < _PASSED_ON:
         return (
             Text(
-                f"Error growth {figure(growth)}: its inputs were off by about as much. The loss begins earlier, or"
+                f"Error growth {format_figure(growth)}: its inputs were off by about as much. The loss begins"
+                f" earlier, or"
                 " little by little: compare the operators below.",
-                f"误差放大 {figure(growth)} 倍：其输入已有大致相同的误差。损失始于更早的算子或逐步累积，"
+                f"误差放大 {format_figure(growth)} 倍：其输入已有大致相同的误差。损失始于更早的算子或逐步累积，"
                 "请对照下面列出的算子。",
             ),
         )
@@ -123,7 +126,7 @@ def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...
             "Try it in higher precision first; if it is quantised, check its calibration range and per-channel scales.",
             "请先提高它的精度；若已量化，请检查校准范围和逐通道缩放。",
         )
-        if promised(precision).short in {"INT8", "FP8"}
+        if find_promise(precision).short in {"INT8", "FP8"}
         else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
         if is_narrow(precision)
         else Text(
@@ -131,7 +134,7 @@ def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...
             "目标以 FP64 计算，舍入更小：请对照两侧在此处的运算。",
         )
         if precision == "float64"
-        else _alike(comparison)
+        else _advise_on_narrow_model(comparison)
     )
     if math.isinf(growth):
         return (
@@ -145,9 +148,11 @@ def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...
     if own is not None and size is not None and own < _MOST_ITSELF * size:
         return (
             Text(
-                f"Error growth {figure(growth)}: it introduced {figure(own)} itself, and enlarges what it was given."
+                f"Error growth {format_figure(growth)}: it introduced {format_figure(own)} itself, and enlarges what"
+                f" it was given."
                 " The loss begins earlier: compare the operators below.",
-                f"误差放大 {figure(growth)} 倍：其自身仅引入 {figure(own)}，主要是放大了输入的误差。损失始于更早的"
+                f"误差放大 {format_figure(growth)} 倍：其自身仅引入 {format_figure(own)}，主要是放大了输入的误差。"
+                f"损失始于更早的"
                 "算子，请对照下面列出的算子。",
             ),
         )
@@ -157,19 +162,19 @@ def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...
             "是其自身的损失还是放大了输入的误差，未测量",
         )
         if own is None
-        else Text(f"it introduced {figure(own)} itself", f"其自身引入 {figure(own)}")
+        else Text(f"it introduced {format_figure(own)} itself", f"其自身引入 {format_figure(own)}")
     )
     return (
         Text(
-            f"Error growth {figure(growth)}: {itself.en}. {remedy.en}",
-            f"误差放大 {figure(growth)} 倍：{itself.zh}。{remedy.zh}",
+            f"Error growth {format_figure(growth)}: {itself.en}. {remedy.en}",
+            f"误差放大 {format_figure(growth)} 倍：{itself.zh}。{remedy.zh}",
         ),
     )
 
 
-def _alike(comparison: Comparison) -> Text:
+def _advise_on_narrow_model(comparison: Comparison) -> Text:
     """Of a target that promises no narrow type: a model's own may be one, on both sides."""
-    held = {promised(side.dtype).short for side in (comparison.base, comparison.target)}
+    held = {find_promise(side.dtype).short for side in (comparison.base, comparison.target)}
     if len(held) > 1 or "" in held:
         return Text("Compare what both sides compute here.", "请对照两侧在此处的运算。")
     short = held.pop()
@@ -179,20 +184,20 @@ def _alike(comparison: Comparison) -> Text:
     )
 
 
-def _subnormal(comparison: Comparison) -> tuple[Text, ...]:
+def _advise_on_subnormals(comparison: Comparison) -> tuple[Text, ...]:
     elements = comparison.base.elements
     small = comparison.fp16_subnormal / elements if elements else 0.0
     if small < 0.01:
         return ()
     return (
         Text(
-            f"{percent(small)} of the baseline's elements are below 2^-14, where FP16 keeps fewer bits or none.",
-            f"基线 {percent(small)} 的元素小于 2^-14，FP16 只能以更低精度表示或变为 0。",
+            f"{format_percent(small)} of the baseline's elements are below 2^-14, where FP16 keeps fewer bits or none.",
+            f"基线 {format_percent(small)} 的元素小于 2^-14，FP16 只能以更低精度表示或变为 0。",
         ),
     )
 
 
-def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
+def _advise_on_few_elements(row: Row, comparison: Comparison) -> tuple[Text, ...]:
     """Return a handful of elements far out while the tensor as a whole agrees."""
     error, elements = row.relative_l2, comparison.base.elements
     if error is None or comparison.mismatched is None or not elements or error > 0.01:
@@ -202,18 +207,20 @@ def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
         return ()
     return (
         Text(
-            f"Only {percent(part)} of the elements are out of tolerance, but the tensor as a whole agrees (relative L2"
-            f" error {figure(error)}): single outliers, or values near zero.",
-            f"仅 {percent(part)} 的元素超差，张量整体一致（相对 L2 误差 {figure(error)}）：个别离群值或接近零的值。",
+            f"Only {format_percent(part)} of the elements are out of tolerance, but the tensor as a whole agrees"
+            f" (relative L2"
+            f" error {format_figure(error)}): single outliers, or values near zero.",
+            f"仅 {format_percent(part)} 的元素超差，张量整体一致（相对 L2 误差 {format_figure(error)}）：个别离群值"
+            f"或接近零的值。",
         ),
     )
 
 
-def _tolerance(comparison: Comparison) -> tuple[Text, ...]:
+def _advise_on_tolerance(comparison: Comparison) -> tuple[Text, ...]:
     """Return what every element would pass with, where a result of nothing but 0 would not."""
     largest = max(abs(comparison.base.min or 0.0), abs(comparison.base.max or 0.0))
     parts = [
-        f"--{name} {sufficient(value)}"
+        f"--{name} {format_sufficient(value)}"
         for name, value, most in (("atol", comparison.required_atol, largest), ("rtol", comparison.required_rtol, 1.0))
         if value is not None and 0 < value < most
     ]

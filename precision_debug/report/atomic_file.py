@@ -21,14 +21,14 @@ from ..errors import OutputError
 from ..ownership import refuse_foreign, remember
 from ..reasons import Reason, say
 
-__all__ = ["replacing"]
+__all__ = ["replace_atomically"]
 
 _PATIENCE = 5.0
 """Seconds that a pipe's reader has to open it."""
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
+def replace_atomically(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
     """An empty file that takes the name ``path`` when the block ends well, and vanishes when it does not.
 
     It lies in ``scratch``, where that is on the same disk, else beside ``path``. Missing folders are made. A symbolic
@@ -37,7 +37,7 @@ def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
     """
     temporary, blamed = None, str(path)
     try:
-        state = _state(path)
+        state = _state_of(path)
         if state is not None and stat.S_ISDIR(state.st_mode):
             raise OutputError(say("is_a_folder"), where=blamed, hint=say("name_a_report"))
         refuse_foreign(path)
@@ -47,7 +47,7 @@ def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
             final.parent.mkdir(parents=True, exist_ok=True)
             if state is not None and not os.access(final, os.W_OK):
                 raise PermissionError(errno.EACCES, "it is read-only")
-        folder = _folder(final, scratch, copied)
+        folder = _choose_folder(final, scratch, copied)
         temporary = folder / f".precision_debug-{secrets.token_hex(6)}.part"
         blamed = str(folder) if copied else blamed
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if state is None else 0o600))
@@ -56,25 +56,25 @@ def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
         if copied:
             _copy_into(temporary, final)
         else:
-            _dress(temporary, state)
+            _copy_owner_and_mode(temporary, state)
             _move(temporary, final, state)
             remember(final)
     except OSError as error:
-        raise OutputError(_what(error), where=blamed, hint=_hint(error)) from error
+        raise OutputError(_describe_error(error), where=blamed, hint=_hint_for_error(error)) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
 
-def _state(path: Path) -> os.stat_result | None:
+def _state_of(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _folder(final: Path, scratch: Path | None, copied: bool) -> Path:
+def _choose_folder(final: Path, scratch: Path | None, copied: bool) -> Path:
     if copied:
         return scratch or Path(tempfile.gettempdir())
     if scratch is not None and os.stat(scratch).st_dev == os.stat(final.parent).st_dev:
@@ -82,7 +82,7 @@ def _folder(final: Path, scratch: Path | None, copied: bool) -> Path:
     return final.parent
 
 
-def _dress(file: Path, state: os.stat_result | None) -> None:
+def _copy_owner_and_mode(file: Path, state: os.stat_result | None) -> None:
     """Give a new file the owner and the mode of the one that it replaces."""
     if state is None:
         return
@@ -101,21 +101,21 @@ def _move(file: Path, final: Path, state: os.stat_result | None) -> None:
         try:
             shutil.copyfile(file, beside)
             shutil.copymode(file, beside)
-            _dress(beside, state)
+            _copy_owner_and_mode(beside, state)
             os.replace(beside, final)
         finally:
             beside.unlink(missing_ok=True)
 
 
 def _copy_into(file: Path, device: Path) -> None:
-    with file.open("rb") as source, open(_opened(device), "wb", buffering=0) as sink:
+    with file.open("rb") as source, open(_open_without_waiting(device), "wb", buffering=0) as sink:
         while block := source.read(1 << 20):
             view = memoryview(block)
             while view:
                 view = view[sink.write(view) or 0 :]
 
 
-def _opened(device: Path) -> int:
+def _open_without_waiting(device: Path) -> int:
     """Return a descriptor for writing, without waiting for ever for somebody to read a pipe."""
     deadline = time.monotonic() + _PATIENCE
     while True:
@@ -130,7 +130,7 @@ def _opened(device: Path) -> int:
             return handle
 
 
-def _what(error: OSError) -> Reason:
+def _describe_error(error: OSError) -> Reason:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return say("full_disk")
     if error.errno == errno.ENXIO:
@@ -138,7 +138,7 @@ def _what(error: OSError) -> Reason:
     return say("cannot_write", error=str(error.strerror or error))
 
 
-def _hint(error: OSError) -> Reason:
+def _hint_for_error(error: OSError) -> Reason:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return say("free_or_choose")
     if error.errno in (errno.EACCES, errno.EPERM):

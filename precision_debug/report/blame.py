@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..claims import ENOUGH
-from ..explain import LEAST, allowed_to_many, hidden_share
+from ..explain import LEAST, bound_hidden_share, bound_of_many
 from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
@@ -15,39 +15,49 @@ from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
 from ..search import ToKeep
-from .model import Report, Verdict, coverage
-from .next_step import next_of_culprits, next_of_many
-from .sections import Cell, Section, plain
-from .tried import UNITS, untold
-from .values import has_numbers, newly_broken
-from .words import count, figure, many, percent, recognised, said, word
+from .model import Report, Verdict, count_coverage
+from .next_step import suggest_for_culprits, suggest_for_diffuse
+from .sections import Cell, Section, plain_cell
+from .tried import UNITS, is_untested
+from .values import has_numbers, is_newly_broken
+from .words import count, format_count, format_figure, format_percent, reason_text, recognise, wording_text
 
-__all__ = ["UNITS", "blame", "culprits", "diffuse", "expectation", "harmless", "ranks_named", "said_of", "sentence_of"]
+__all__ = [
+    "UNITS",
+    "are_culprits_harmless",
+    "blame",
+    "describe_culprit",
+    "describe_expectation",
+    "diffuse_sentence",
+    "name_ranks",
+    "named_culprits",
+    "sentence_of",
+]
 
 
 # On which ranks of a training run an operator is at fault, in words.
 
-def ranks_named(ranks: Sequence[int]) -> Text:
+def name_ranks(ranks: Sequence[int]) -> Text:
     """As "rank 1", or "ranks 0, 1"."""
     listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
     return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
 
 
-def culprit_ranks(culprit: Culprit) -> Text | None:
+def describe_culprit_ranks(culprit: Culprit) -> Text | None:
     """Say which ranks an operator spoils the gradients of, and how far off the worst of them is on each side.
 
     None where there is one rank."""
     if not culprit.ranks:
         return None
-    who = ranks_named(culprit.ranks)
+    who = name_ranks(culprit.ranks)
     there, others = ({}, {})  # type: tuple[dict[int, float], dict[int, float]]
     for rank, error in culprit.errors.items():
         (there if int(rank) in culprit.ranks else others)[int(rank)] = error
     if not others:
         return Text(f"All ranks have it ({', '.join(map(str, culprit.ranks))}).", f"所有 rank 均如此（{who.zh}）。")
     at = f"`{culprit.at.partition('/')[2]}`"
-    own, other = _off(there.values()), _off(others.values())
-    elsewhere = ranks_named([*others])
+    own, other = _format_rank_errors(there.values()), _format_rank_errors(others.values())
+    elsewhere = name_ranks([*others])
     begins = f"{who.en[0].upper()}{who.en[1:]} alone {'has' if len(culprit.ranks) == 1 else 'have'} it"
     return Text(
         f"{begins}: {at} is {own.en} there, and {other.en} on {elsewhere.en}.",
@@ -55,12 +65,12 @@ def culprit_ranks(culprit: Culprit) -> Text | None:
     )
 
 
-def _off(errors: Collection[float]) -> Text:
+def _format_rank_errors(errors: Collection[float]) -> Text:
     worst = max(errors, default=0.0)
     if worst == math.inf:
         return Text("NaN or Inf", "为 NaN 或 Inf")
     most, most_zh = (" up to", "最多") if len(errors) > 1 else ("", "")
-    return Text(f"off by{most} {figure(worst)} (Rel L2)", f"相对 L2 误差{most_zh}为 {figure(worst)}")
+    return Text(f"off by{most} {format_figure(worst)} (Rel L2)", f"相对 L2 误差{most_zh}为 {format_figure(worst)}")
 
 
 _SHOWN = 5
@@ -106,7 +116,7 @@ _CONFIDENCE = {
 }
 
 
-def culprits(report: Report) -> tuple[Culprit, ...]:
+def named_culprits(report: Report) -> tuple[Culprit, ...]:
     """Return the culprits that were named, worst first."""
     return report.explanation.culprits if report.explanation is not None else ()
 
@@ -116,17 +126,17 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
 
     The last where the target has a lower one and nothing was tried, of which another sentence tells (see ``tried``). Of
     a step of several ranks, which of them have it."""
-    said, ranks = _sentence(culprit, precision, to_keep), culprit_ranks(culprit)
+    said, ranks = _culprit_sentence(culprit, precision, to_keep), describe_culprit_ranks(culprit)
     return said if ranks is None else Text(f"{said.en} {ranks.en}", f"{said.zh}{ranks.zh}")
 
 
-def said_of(report: Report, culprit: Culprit) -> Text:
+def describe_culprit(report: Report, culprit: Culprit) -> Text:
     """Return the same, of a report: where the error that a culprit makes passes, nobody lost what had to be kept."""
     said = sentence_of(culprit, report.target.precision, report.to_keep)
     known = CAUSES.get(culprit.cause)
-    if not harmless(report) or known is None or known.sentence is not None:
+    if not are_culprits_harmless(report) or known is None or known.sentence is not None:
         return said
-    what, why = _types(culprit, 4), _why(culprit)
+    what, why = _types(culprit, 4), _cause_text(culprit)
     if culprit.cause == "coarse" and not known.instead.keys() & culprit.evidence.keys():
         why = Text("its own rounding to this type", "其自身舍入到该类型")
     return Text(f"{what} `{culprit.name}` ({why.en}).", f"{what} `{culprit.name}`（{why.zh}）。")
@@ -137,21 +147,21 @@ def _types(culprit: Culprit, most: int) -> str:
     return "+".join(([one for one in culprit.op_types if one != "Identity"] or list(culprit.op_types))[-most:])
 
 
-def harmless(report: Report) -> bool:
+def are_culprits_harmless(report: Report) -> bool:
     """Return whether the error that the culprits make is within what is expected, so that they are named and not
     accused."""
     return report.explanation is not None and report.explanation.passes and report.verdict is not Verdict.FAIL
 
 
-def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
+def _culprit_sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     what = stretch = _types(culprit, _TYPES)
-    why = _why(culprit)
+    why = _cause_text(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
     *before, last = [*(f"`{name}`" for name in named), *([f"{count(more)} more"] if more > 0 else [])] or [""]
     keep = f"{', '.join(before)} and {last}" if before else last
     kept = "、".join(f"`{name}`" for name in named) + (f" 等 {count(len(culprit.keep))} 个张量" if more > 0 else "")
     known = CAUSES.get(culprit.cause)  # None: of a file that another version wrote
-    own = _whole(known, culprit, what, why) if known is not None else None
+    own = _whole_cause_sentence(known, culprit, what, why) if known is not None else None
     if own is not None:
         return own
     if len(culprit.op_types) > _TYPES and len(culprit.inside) == len(culprit.op_types) and is_narrow(precision):
@@ -178,7 +188,7 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
             " both sides compute here.",
             f"{lost}：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
         )
-    if not untold(to_keep):
+    if not is_untested(to_keep):
         return Text(f"{what} `{culprit.name}` lost the precision:"
                     f" {why.en}.", f"{lost}：{why.zh}。")
     return Text(
@@ -188,7 +198,7 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     )
 
 
-def expectation(report: Report) -> list[Text]:
+def describe_expectation(report: Report) -> list[Text]:
     """Where no tolerance was given: how far the worst output is off, beside what rounding everywhere predicts."""
     explained = report.explanation
     if report.spec.tolerance.given or explained is None or explained.actual is None or explained.allowed is None:
@@ -200,7 +210,7 @@ def expectation(report: Report) -> list[Text]:
         moved, of = count(row.comparison.mismatched or 0), count(row.comparison.base.elements)
         most, by, by_zh = row.comparison.max_abs, "", ""
         if most is not None and "int" in row.comparison.base.dtype:
-            by, by_zh = f", by {figure(most)} at most", f"，至多相差 {figure(most)}"
+            by, by_zh = f", by {format_figure(most)} at most", f"，至多相差 {format_figure(most)}"
         return [
             Text(
                 f"No tolerance was given, so only equal elements pass: {moved} of {of} elements of {row.name}"
@@ -209,29 +219,30 @@ def expectation(report: Report) -> list[Text]:
             )
         ]
     at = _worst_sample(report, explained.at)
-    english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
-    chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
+    english = f"No tolerance was given: {explained.at} is off by {format_figure(explained.actual)} (Rel L2){at.en}"
+    chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {format_figure(explained.actual)}"
     if explained.actual <= LEAST:  # how many times a prediction of next to nothing that is says nothing
-        english += f", which is of no account in any type (at most {figure(LEAST)})"
-        chinese += f"，对任何类型都可忽略（不超过 {figure(LEAST)}）"
-    elif explained.expected and coverage(report.rows).share >= ENOUGH:  # what was not seen was not rounded either
-        times = figure(float(f"{explained.actual / explained.expected:.3g}"))
+        english += f", which is of no account in any type (at most {format_figure(LEAST)})"
+        chinese += f"，对任何类型都可忽略（不超过 {format_figure(LEAST)}）"
+    elif explained.expected and count_coverage(report.rows).share >= ENOUGH:  # what was not seen was not rounded either
+        times = format_figure(float(f"{explained.actual / explained.expected:.3g}"))
         english += f", {times} x the error predicted for rounding everywhere"
         chinese += f"，是处处舍入所预测误差的 {times} 倍"
-    of_many, mode = allowed_to_many(explained), report.target.mode
+    of_many, mode = bound_of_many(explained), report.target.mode
     if of_many is not None and explained.allowed < of_many:
         return [
             Text(
-                f"{english}; up to {figure(of_many)} is expected of {mode}, and up to {figure(explained.allowed)} where"
+                f"{english}; up to {format_figure(of_many)} is expected of {mode}, and up to"
+                f" {format_figure(explained.allowed)} where"
                 " one operator makes most of it.",
-                f"{chinese}；{mode} 在 {figure(of_many)} 以内均属预期，若其大部分来自单个算子，则以"
-                f" {figure(explained.allowed)} 为限。",
+                f"{chinese}；{mode} 在 {format_figure(of_many)} 以内均属预期，若其大部分来自单个算子，则以"
+                f" {format_figure(explained.allowed)} 为限。",
             )
         ]
     return [
         Text(
-            f"{english}; up to {figure(explained.allowed)} is expected of {mode}.",
-            f"{chinese}；{mode} 在 {figure(explained.allowed)} 以内均属预期。",
+            f"{english}; up to {format_figure(explained.allowed)} is expected of {mode}.",
+            f"{chinese}；{mode} 在 {format_figure(explained.allowed)} 以内均属预期。",
         )
     ]
 
@@ -253,7 +264,7 @@ def _worst_sample(report: Report, name: str) -> Text:
 def blame(report: Report) -> Section:
     """Return the culprits, or why there are none."""
     title = Text("Culprits and causes", "元凶及原因")
-    if harmless(report):
+    if are_culprits_harmless(report):
         title = Text("What makes most of the error, which passes", "误差的主要来源（误差在预期之内）")
     explanation = report.explanation
     if explanation is None:
@@ -262,44 +273,46 @@ def blame(report: Report) -> Section:
     rows = {row.name: row for row in report.rows}
     for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
         row = rows.get(culprit.name)
-        label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
-        lines.append((label, plain(said_of(report, culprit))))
-        lines.append((plain(same("")), plain(_evidence(culprit, row, _fails_first(report, culprit)))))
+        label = Cell(text=same(f"{place}. {_shorten_name(culprit.name)}"), row=_index_of(row))
+        lines.append((label, plain_cell(describe_culprit(report, culprit))))
+        lines.append(
+            (plain_cell(same("")), plain_cell(_evidence_sentence(culprit, row, _fails_first(report, culprit))))
+        )
         if place == 1:  # what to do stands with the first: nobody should have to look for it below the others
-            lines += next_of_culprits(report)
+            lines += suggest_for_culprits(report)
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
-        lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
-    if not lines and (text := _none(report)) is not None:
-        lines.append((plain(text),))
-        lines += next_of_many(report)
+        lines.append((plain_cell(same("")), plain_cell(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
+    if not lines and (text := _no_culprit_sentence(report)) is not None:
+        lines.append((plain_cell(text),))
+        lines += suggest_for_diffuse(report)
     return Section(key="culprits", title=title, lines=tuple(lines))
 
 
-def _short(name: str, most: int = 32) -> str:
+def _shorten_name(name: str, most: int = 32) -> str:
     """Return the end of a long name, which tells one layer's tensors apart."""
     return name if len(name) <= most else f"…{name[-most:]}"
 
 
-def _index(row: Row | None) -> int | None:
+def _index_of(row: Row | None) -> int | None:
     return None if row is None else row.index
 
 
-def _none(report: Report) -> Text | None:
+def _no_culprit_sentence(report: Report) -> Text | None:
     explanation = report.explanation
     assert explanation is not None
     broken = report.first_non_finite
-    if explanation.state == "diffuse" and broken is not None and any(map(newly_broken, report.outputs)):
+    if explanation.state == "diffuse" and broken is not None and any(map(is_newly_broken, report.outputs)):
         return Text(  # no rounding adds up to that
             f"NaN or Inf first appears in `{broken.name}`, and which operator makes it was not found.",
             f"NaN 或 Inf 首先出现在 `{broken.name}`，未能查明由哪个算子产生。",
         )
     if explanation.state == "diffuse":
-        return diffuse(explanation)
+        return diffuse_sentence(explanation)
     if explanation.state == "unknown":
         return Text(
             f"Which operator introduced the error was not measured: {explanation.reason}.",
-            f"未能测定误差由哪个算子引入：{word(explanation.reason, 'zh')}。",
+            f"未能测定误差由哪个算子引入：{reason_text(explanation.reason, 'zh')}。",
         )
     if not report.compared:
         return None
@@ -309,9 +322,9 @@ def _none(report: Report) -> Text | None:
             f"`{first.name}` is out of bounds, and no output is.", f"`{first.name}` 超限，而各输出均未超限。"
         )
     if explanation.candidates:
-        tried = _tried(explanation)
+        tried = _tried_operators_text(explanation)
         left = explanation.candidates - explanation.tried
-        most = max(*explanation.budget.values(), hidden_share(explanation) or 0.0 if left else 0.0, 0.0)
+        most = max(*explanation.budget.values(), bound_hidden_share(explanation) or 0.0 if left else 0.0, 0.0)
         if most >= _MOST_OF_IT:
             return Text(
                 f"Nobody is accused: the error is within what is expected, and {tried.en}.",
@@ -332,32 +345,32 @@ def _none(report: Report) -> Text | None:
             f"No culprit: the outputs are off by no more than rounding to the {side.en}'s type costs.",
             f"无需归因：各输出的误差不超过舍入到{side.zh}类型的损失。",
         )
-    off, unit = figure(explanation.actual), figure(explanation.unit)
+    off, unit = format_figure(explanation.actual), format_figure(explanation.unit)
     return Text(
         f"No culprit: the outputs are off by {off} (Rel L2), and rounding once to the {side.en}'s type costs {unit}.",
         f"无需归因：各输出的相对 L2 误差最大为 {off}，而舍入到{side.zh}类型一次就损失 {unit}。",
     )
 
 
-def diffuse(explanation: Explanation) -> Text:
+def diffuse_sentence(explanation: Explanation) -> Text:
     """That nobody is to blame: what all add up to, or that one alone does what the others do without it."""
     if explanation.overlap is not None:
-        return _overlapping(explanation, explanation.overlap)
-    tried, sets = _tried(explanation), _sets(explanation)
+        return _overlapping_sentence(explanation, explanation.overlap)
+    tried, sets = _tried_operators_text(explanation), _repaired_sets_sentence(explanation)
     return Text(
         f"Diffuse: no single culprit. The rounding of many operators adds up to the error: {tried.en}{sets.en}.",
         f"误差分散，无单一算子可归因：由众多算子的舍入误差累积而成：{tried.zh}{sets.zh}。",
     )
 
 
-def _sets(explanation: Explanation) -> Text:
+def _repaired_sets_sentence(explanation: Explanation) -> Text:
     """Return what was left without the errors of a few operators together, none of which sets halves it."""
     least = {len(one.names): one for one in sorted(explanation.repaired_sets, key=lambda one: -one.left)}
     told = [least[size] for size in sorted(least)][-_SETS:]
     if not told:
         return same("")
-    sizes, lefts = [count(len(one.names)) for one in told], [figure(one.left) for one in told]
-    whole = figure(told[0].whole)
+    sizes, lefts = [count(len(one.names)) for one in told], [format_figure(one.left) for one in told]
+    whole = format_figure(told[0].whole)
     if len(told) == 1:
         return Text(
             f"; without the errors of the {sizes[0]} largest {lefts[0]} of {whole} would be left",
@@ -370,11 +383,11 @@ def _sets(explanation: Explanation) -> Text:
     )
 
 
-def _overlapping(explanation: Explanation, overlap: Overlap) -> Text:
-    whole, name = figure(overlap.whole or explanation.actual or 0.0), overlap.name
+def _overlapping_sentence(explanation: Explanation, overlap: Overlap) -> Text:
+    whole, name = format_figure(overlap.whole or explanation.actual or 0.0), overlap.name
     if overlap.kept:
-        share, left = percent(explanation.budget.get(name, 0.0)), figure(overlap.without)
-        kept = many(overlap.kept, "operator")
+        share, left = format_percent(explanation.budget.get(name, 0.0)), format_figure(overlap.without)
+        kept = format_count(overlap.kept, "operator")
         return Text(
             f"Diffuse: no single culprit, because the errors of the operators do not add up. That of `{name}` alone"
             f" makes {share} of the squared error at {explanation.at}, but with it and all others that were suspected"
@@ -392,31 +405,32 @@ def _overlapping(explanation: Explanation, overlap: Overlap) -> Text:
     )
     return Text(
         f"Diffuse: no single culprit, because the errors of the operators do not add up. That of `{name}` alone puts"
-        f" {explanation.at} off by {figure(overlap.alone or 0.0)} (all together: {whole}), but without it"
-        f" {figure(overlap.without)} would be left; {fewest.en}.",
+        f" {explanation.at} off by {format_figure(overlap.alone or 0.0)} (all together: {whole}), but without it"
+        f" {format_figure(overlap.without)} would be left; {fewest.en}.",
         f"误差分散，无单一算子可归因，因为各算子的误差不是相加的：仅 `{name}` 的误差就使 {explanation.at} 的误差为"
-        f" {figure(overlap.alone or 0.0)}（全部合计为 {whole}），但去掉它仍剩 {figure(overlap.without)}；{fewest.zh}。",
+        f" {format_figure(overlap.alone or 0.0)}（全部合计为 {whole}），但去掉它仍剩"
+        f" {format_figure(overlap.without)}；{fewest.zh}。",
     )
 
 
-def _tried(explanation: Explanation) -> Text:
+def _tried_operators_text(explanation: Explanation) -> Text:
     """Return how many operators' errors were carried to the outputs, each alone, and the most that one of them makes
     there."""
     left, most = explanation.candidates - explanation.tried, max(explanation.budget.values(), default=0.0)
     if not explanation.tried and explanation.rest is not None:
-        share = percent(explanation.rest)
+        share = format_percent(explanation.rest)
         return Text(
-            f"{'all ' * (left > 1)}{many(left, 'operator')} together make {share} of it",
+            f"{'all ' * (left > 1)}{format_count(left, 'operator')} together make {share} of it",
             f"全部 {count(left)} 个算子合计占 {share}"
         )
-    en = f"of {many(explanation.tried, 'operator')} tried alone, the largest makes {percent(most)} of it"
-    zh = f"已单独尝试 {count(explanation.tried)} 个，单个算子的最大占比为 {percent(most)}"
+    en = f"of {format_count(explanation.tried, 'operator')} tried alone, the largest makes {format_percent(most)} of it"
+    zh = f"已单独尝试 {count(explanation.tried)} 个，单个算子的最大占比为 {format_percent(most)}"
     if left and explanation.rest is not None:
-        en += f", and {count(left)} more {'makes' if left == 1 else 'make'} {percent(explanation.rest)} together"
-        zh += f"，其余 {count(left)} 个合计 {percent(explanation.rest)}"
+        en += f", and {count(left)} more {'makes' if left == 1 else 'make'} {format_percent(explanation.rest)} together"
+        zh += f"，其余 {count(left)} 个合计 {format_percent(explanation.rest)}"
         if explanation.part is not None:
-            en += f" (by parts, at most {percent(explanation.part)} each)"
-            zh += f"（分成几部分时每部分至多 {percent(explanation.part)}）"
+            en += f" (by parts, at most {format_percent(explanation.part)} each)"
+            zh += f"（分成几部分时每部分至多 {format_percent(explanation.part)}）"
     return Text(en, zh)
 
 
@@ -435,7 +449,7 @@ def _fails_first(report: Report, culprit: Culprit) -> str:
     return culprit.fails_first if found.status is Status.FAIL else ""
 
 
-def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
+def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     """shown: the first tensor that fails because of it."""
     english, chinese = [], []
     # what is left of a tensor in which NaN or Inf are born is no evidence
@@ -443,23 +457,23 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     beyond = known is not None and known.out_of_range == "above"
     own = row.introduced if row is not None else None
     if culprit.introduced == math.inf and own is not None and own.max_abs and not (own.born_nan or own.born_inf):
-        size = figure(own.max_abs)
+        size = format_figure(own.max_abs)
         english.append(f"the exact result is all 0, so the error it introduces ({size}) is infinite beside it")
         chinese.append(f"精确结果全为 0，因此它引入的误差（{size}）相对而言为无穷大")
     elif culprit.introduced == math.inf:
         english.append("NaN or Inf first appears in it, so the error it introduces is infinite")
         chinese.append("NaN 或 Inf 由它产生，因此它引入的误差为无穷大")
     elif culprit.introduced is not None and not (beyond and (culprit.units or 0.0) < 1.0):
-        units = "" if culprit.units is None else f" ({figure(culprit.units)} x one rounding)"
-        mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
-        english.append(f"introduced error {figure(culprit.introduced)}{units}")
-        chinese.append(f"自身引入误差 {figure(culprit.introduced)}{mal}")
+        units = "" if culprit.units is None else f" ({format_figure(culprit.units)} x one rounding)"
+        mal = "" if culprit.units is None else f"（单次舍入的 {format_figure(culprit.units)} 倍）"
+        english.append(f"introduced error {format_figure(culprit.introduced)}{units}")
+        chinese.append(f"自身引入误差 {format_figure(culprit.introduced)}{mal}")
     left = culprit.evidence.get("left")
     if known is not None and known.undone is not None and isinstance(left, (int, float)):
-        english.append(f"{known.undone.en}, {percent(left)} of that error is left")
-        chinese.append(f"{known.undone.zh}，该误差仅剩 {percent(left)}")
+        english.append(f"{known.undone.en}, {format_percent(left)} of that error is left")
+        chinese.append(f"{known.undone.zh}，该误差仅剩 {format_percent(left)}")
     if culprit.inner and culprit.inner_part is not None:
-        part = percent(culprit.inner_part)
+        part = format_percent(culprit.inner_part)
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
         chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
     if culprit.share is not None and culprit.at:
@@ -469,18 +483,18 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         more, duo = ("", "") if culprit.share <= _ALL else (" (more than all errors together)", "（多于全部误差合计）")
         if more:
             who, zhe = ("together they make", "它们共同造成") if with_others else ("alone it makes", "单独即造成")
-        english.append(f"{who} {percent(culprit.share)} of the {what} at {culprit.at}{more}")
-        chinese.append(f"{zhe} {culprit.at} 处{shen} {percent(culprit.share)}{duo}")
-    if (repairs := _repairs(culprit)) is not None:
+        english.append(f"{who} {format_percent(culprit.share)} of the {what} at {culprit.at}{more}")
+        chinese.append(f"{zhe} {culprit.at} 处{shen} {format_percent(culprit.share)}{duo}")
+    if (repairs := _repairs_sentence(culprit)) is not None:
         english.append(repairs.en)
         chinese.append(repairs.zh)
     only = culprit.repaired is not None and not {*culprit.left_out} - {culprit.name}  # told by its repair already
     if culprit.without is not None and culprit.at and not only:
-        whose = _left_out(culprit)
-        much = f" instead of {figure(culprit.with_all)}" if culprit.with_all is not None else ""
-        duo = f"，而非 {figure(culprit.with_all)}" if culprit.with_all is not None else ""
-        english.append(f"without {whose.en} {culprit.at} would be off by {figure(culprit.without)}{much}")
-        chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {figure(culprit.without)}{duo}")
+        whose = _left_out_text(culprit)
+        much = f" instead of {format_figure(culprit.with_all)}" if culprit.with_all is not None else ""
+        duo = f"，而非 {format_figure(culprit.with_all)}" if culprit.with_all is not None else ""
+        english.append(f"without {whose.en} {culprit.at} would be off by {format_figure(culprit.without)}{much}")
+        chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {format_figure(culprit.without)}{duo}")
     if shown not in ("", culprit.name):
         english.append(f"first tensor that fails because of it: {shown}")
         chinese.append(f"因其首先超限的张量：{shown}")
@@ -490,15 +504,21 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     return Text("; ".join(english), "；".join(chinese))
 
 
-def _repairs(culprit: Culprit) -> Text | None:
+def _repairs_sentence(culprit: Culprit) -> Text | None:
     """Return what is left when it alone is repaired, and when all others are; that they interact where these do not add
     up."""
     left, rest, whole = culprit.repaired, culprit.others_repaired, culprit.with_all
     if left is None or rest is None or not whole:
         return None
-    en = f"repaired alone it leaves {figure(left)} of {figure(whole)} at {culprit.at}, and all others repaired leave"
-    en += f" {figure(rest)}"
-    zh = f"仅修复它，{culprit.at} 的误差由 {figure(whole)} 变为 {figure(left)}；修复其余全部算子则剩 {figure(rest)}"
+    en = (
+        f"repaired alone it leaves {format_figure(left)} of {format_figure(whole)} at {culprit.at}, and all others"
+        f" repaired leave"
+    )
+    en += f" {format_figure(rest)}"
+    zh = (
+        f"仅修复它，{culprit.at} 的误差由 {format_figure(whole)} 变为 {format_figure(left)}；修复其余全部算子则剩"
+        f" {format_figure(rest)}"
+    )
     together = (left**2 + rest**2) / whole**2
     if left > whole:
         en += " (the operators interact: repairing it alone makes it worse)"
@@ -509,7 +529,7 @@ def _repairs(culprit: Culprit) -> Text | None:
     return Text(en, zh)
 
 
-def _left_out(culprit: Culprit) -> Text:
+def _left_out_text(culprit: Culprit) -> Text:
     """Whose errors were left out to see what is left: its own, and those of what belongs to it."""
     others = [name for name in culprit.left_out if name != culprit.name]
     if not others:
@@ -521,34 +541,34 @@ def _left_out(culprit: Culprit) -> Text:
     return Text(f"its error and those of {en},", f"其误差及 {zh} 的误差")
 
 
-def _why(culprit: Culprit) -> Text:
+def _cause_text(culprit: Culprit) -> Text:
     """Return what the cause says with its evidence; in a few words where that is not whole."""
     known = CAUSES.get(culprit.cause)
     if known is None:
         return same(culprit.cause)
-    evidence = _shown_evidence(known, culprit.evidence)
+    evidence = _format_evidence(known, culprit.evidence)
     wording = known.wording(culprit.evidence)
-    en, zh = [said(wording, evidence, lang) for lang in ("en", "zh")] if wording is not None else [None, None]
+    en, zh = [wording_text(wording, evidence, lang) for lang in ("en", "zh")] if wording is not None else [None, None]
     return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh.replace("`, `", "`、`"))
 
 
-def _whole(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
+def _whole_cause_sentence(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
     """Return the sentence that a cause has of its own; None where it has the usual one."""
     if known.sentence is None:
         return None
-    evidence = {**_shown_evidence(known, culprit.evidence), "what": what, "name": culprit.name}
-    en = said(known.sentence, {**evidence, "why": why.en}, "en")
-    zh = said(known.sentence, {**evidence, "why": why.zh}, "zh")
+    evidence = {**_format_evidence(known, culprit.evidence), "what": what, "name": culprit.name}
+    en = wording_text(known.sentence, {**evidence, "why": why.en}, "en")
+    zh = wording_text(known.sentence, {**evidence, "why": why.zh}, "zh")
     return None if en is None or zh is None else Text(en, zh)
 
 
-def _shown_evidence(known: Cause, evidence: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _shown(known.evidence.get(name, Kind.ANY), value) for name, value in evidence.items()}
+def _format_evidence(known: Cause, evidence: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _format_evidence_value(known.evidence.get(name, Kind.ANY), value) for name, value in evidence.items()}
 
 
-def _shown(kind: Kind, value: Any) -> str:
+def _format_evidence_value(kind: Kind, value: Any) -> str:
     if kind is Kind.WORD or (kind is Kind.ANY and isinstance(value, str)):
-        return recognised(str(value))
+        return recognise(str(value))
     if isinstance(value, float):
-        return percent(value) if kind is Kind.SHARE else figure(value)
+        return format_percent(value) if kind is Kind.SHARE else format_figure(value)
     return count(value) if isinstance(value, int) else str(value)

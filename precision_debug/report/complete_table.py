@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ..pairing.align import Alignment, Pair, stem
+from ..pairing.align import Alignment, Pair, strip_iteration
 from ..reasons import NOTHING, Reason, as_reason, say
 from ..records import Row, Status, TensorMeta, TensorStats
-from .values import newly_broken
+from .values import is_newly_broken
 
-__all__ = ["complete_table"]
+__all__ = ["make_complete_table"]
 
 Placed = tuple[tuple[float, int], Row]
 """A row, and the key that puts it into the table's order."""
 
 
-def complete_table(
+def make_complete_table(
     rows: Iterable[Row],
     alignment: Alignment,
     *,
@@ -59,8 +59,8 @@ class _Table:
         self.target_order = {name: place for place, name in enumerate(self.target_meta)}
         self.done = {row.name: row for row in rows if row.status is not Status.UNMATCHED}
         self.alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
-        self.last = max((self.order.get(stem(row.name), -1) for row in self.done.values()), default=-1)
-        ends = (self.target_order.get(stem(row.target_name), -1) for row in self.done.values())
+        self.last = max((self.order.get(strip_iteration(row.name), -1) for row in self.done.values()), default=-1)
+        ends = (self.target_order.get(strip_iteration(row.target_name), -1) for row in self.done.values())
         self.target_last = max(ends, default=-1)
 
     def asked(self, name: str) -> bool:
@@ -80,20 +80,20 @@ class _Table:
         """Yield every tensor that the baseline lists and that was asked for."""
         partner = {pair.base.name: pair for pair in self.alignment.pairs.values()}
         fused = {name: meta for meta in self.alignment.target for name in meta.absorbs}
-        iterated = {stem(name) for name in self.done if name not in self.base_meta}
+        iterated = {strip_iteration(name) for name in self.done if name not in self.base_meta}
         for name, meta in self.base_meta.items():
             row = self.done.get(name)
             if not self.asked(name) or (row is None and name in iterated):
                 continue
             if row is None:
-                row = self._not_compared(meta, partner.get(name), fused.get(stem(name)), stats.get(name))
-            yield (self.order[name], 0), _dressed(row, meta, self.target_meta.get(row.target_name))
+                row = self._not_compared(meta, partner.get(name), fused.get(strip_iteration(name)), stats.get(name))
+            yield (self.order[name], 0), _add_metadata(row, meta, self.target_meta.get(row.target_name))
 
     def _not_compared(
         self, meta: TensorMeta, pair: Pair | None, into: TensorMeta | None, stats: TensorStats | None
     ) -> Row:
         missing = self.alignment.missing.get(meta.name, NOTHING)
-        status, reason = _why_not(meta, pair, self.failure, self.ended_before(meta.name, pair), missing)
+        status, reason = _explain_not_compared(meta, pair, self.failure, self.ended_before(meta.name, pair), missing)
         if status is Status.FUSED_AWAY and into is not None:
             reason = say("fused_into", operator=into.op_type, node=into.node or into.name)
         return Row(
@@ -107,9 +107,9 @@ class _Table:
         for row in self.done.values():
             if row.name in self.base_meta and self.asked(row.name):
                 continue
-            name = stem(row.name)
-            announced, other = self.base_meta.get(name), self.target_meta.get(stem(row.target_name))
-            yield (self.order.get(name, len(self.order)), row.index), _dressed(row, announced, other)
+            name = strip_iteration(row.name)
+            announced, other = self.base_meta.get(name), self.target_meta.get(strip_iteration(row.target_name))
+            yield (self.order.get(name, len(self.order)), row.index), _add_metadata(row, announced, other)
 
     def of_target_alone(self) -> Iterator[Placed]:
         """Yield what only the target has, behind the pair that came before it in the target's own order."""
@@ -127,13 +127,13 @@ class _Table:
                     index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED,
                     reason=as_reason(meta.unseen) or why_not, target_name=name, target_op_type=meta.op_type,
                 )  # fmt: skip
-            yield (place, number), _dressed(row, None, meta)
+            yield (place, number), _add_metadata(row, None, meta)
         for row in self.alone.values():
             if row.target_name not in self.target_meta or row.target_name in self.alignment.pairs:
                 yield (len(self.order) + 0.5, row.index), row
 
 
-def _why_not(
+def _explain_not_compared(
     meta: TensorMeta, pair: Pair | None, failure: str, unreached: bool, missing: Reason = NOTHING
 ) -> tuple[Status, Reason]:
     if meta.unseen:
@@ -153,7 +153,7 @@ def _why_not(
     return Status.FUSED_AWAY, say("gone")
 
 
-def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Row:
+def _add_metadata(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Row:
     extra = {**(base.extra if base else {}), **(target.extra if target else {})}
     meta = base or target
     return row.replace(
@@ -186,21 +186,21 @@ def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tu
                 continue
             meta, row = base_meta.get(current), by_name.get(current)
             if meta is None or row is None or row.status is not Status.FUSED_AWAY:
-                memo[current] = 0.0 if meta is None else _error(row)
+                memo[current] = 0.0 if meta is None else _error_of_row(row)
                 continue
             sources = [s for s in meta.inputs if s != current]
             waiting = [s for s in sources if s not in memo and s not in stack]
             if waiting:
                 stack.extend(waiting)
             else:
-                memo[current] = _largest(memo.get(s, 0.0) for s in sources)
+                memo[current] = _largest_error(memo.get(s, 0.0) for s in sources)
         return memo[name]
 
     grown = []
     for row in rows:
         error = row.relative_l2
-        inherited = _largest(error_of(name) for name in row.inputs)
-        if error is None or inherited is None or row.name not in base_meta or math.isnan(error) or newly_broken(row):
+        inherited = _largest_error(error_of(name) for name in row.inputs)
+        if error is None or inherited is None or row.name not in base_meta or math.isnan(error) or is_newly_broken(row):
             grown.append(row)
             continue
         growth = 1.0 if error == inherited else (math.inf if inherited == 0 else error / inherited)
@@ -208,12 +208,12 @@ def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tu
     return tuple(grown)
 
 
-def _error(row: Row | None) -> float | None:
+def _error_of_row(row: Row | None) -> float | None:
     error = row.relative_l2 if row is not None and row.comparison is not None else None
     return None if error is None or math.isnan(error) else error
 
 
-def _largest(errors: Iterable[float | None]) -> float | None:
+def _largest_error(errors: Iterable[float | None]) -> float | None:
     """Return the largest one, 0 of none; None where one is not known."""
     known = list(errors)
     return None if None in known else max((error for error in known if error is not None), default=0.0)

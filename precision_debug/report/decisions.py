@@ -7,30 +7,30 @@ import dataclasses
 from ..reasons import NOTHING, Reason, Text, say
 from ..records import Decision, Explanation, Row, Status
 from .model import Report, Verdict
-from .words import count, figure, percent
+from .words import count, format_figure, format_percent
 
-__all__ = ["decision_sentence", "told_of_decisions", "turned_by"]
+__all__ = ["add_decision_reason", "decision_sentence", "explain_turned"]
 
 
-def turned_by(explanation: Explanation | None, name: str) -> Reason:
+def explain_turned(explanation: Explanation | None, name: str) -> Reason:
     """Return why a row passes that differs by such decisions alone; NOTHING where it does not."""
     if explanation is None or name not in explanation.turned:
         return NOTHING
     own = next((one for one in explanation.decisions if one.name == name), None)
     if own is not None:
-        return _reason(own)
+        return _reason_for_decision(own)
     return say("behind_decisions", name=explanation.decisions[0].name)
 
 
-def told_of_decisions(row: Row, explanation: Explanation | None) -> Row:
+def add_decision_reason(row: Row, explanation: Explanation | None) -> Row:
     """Return a row of decisions that are not as expected says how many turned, and how many rounding turns."""
     own = [one for one in explanation.decisions if one.name == row.name] if explanation is not None else []
     if not own or row.status is not Status.FAIL:
         return row
-    return dataclasses.replace(row, reason=_reason(own[0]))
+    return dataclasses.replace(row, reason=_reason_for_decision(own[0]))
 
 
-def _reason(one: Decision) -> Reason:
+def _reason_for_decision(one: Decision) -> Reason:
     turned, of, predicted = one.count, one.elements, float(one.predicted)
     if one.margin is None:
         return say("decisions_turned", count=turned, all=of, predicted=predicted)
@@ -49,18 +49,18 @@ def decision_sentence(report: Report) -> Text | None:
     what = f"{one.op_type} `{one.name}`"
     others = Text(f" (and of {count(more)} more)", f"（另有 {count(more)} 处）") if more else Text("", "")
     apart = (
-        Text(f", where the scores are {figure(float(one.margin))} apart at most",
-             f"，这些位置的分数在基线中至多相差 {figure(float(one.margin))}")
+        Text(f", where the scores are {format_figure(float(one.margin))} apart at most",
+             f"，这些位置的分数在基线中至多相差 {format_figure(float(one.margin))}")
         if one.margin is not None else Text("", "")
     )  # fmt: skip
-    size = figure(float(one.effect)) if floats else percent(float(one.effect))
+    size = format_figure(float(one.effect)) if floats else format_percent(float(one.effect))
     effect = Text(
         f"`{one.at}` is off by {size} (Rel L2) because of them" if floats else
         f"{size} of `{one.at}` differ because of them",
         f"`{one.at}` 的相对 L2 误差 {size} 由此而来" if floats else f"`{one.at}` 有 {size} 的元素因此不同",
     )  # fmt: skip
     if floats and one.rest is not None:
-        rest = figure(float(one.rest))
+        rest = format_figure(float(one.rest))
         effect = Text(
             f"{effect.en} (with them taken in the baseline too it is off by {rest})",
             f"{effect.zh}（基线也取这些判定时，误差为 {rest}）",
@@ -78,8 +78,8 @@ def decision_sentence(report: Report) -> Text | None:
         )
     if one.margin is not None and one.reach and one.margin > one.reach:
         why = Text(
-            f"it turns only those that are less than {figure(float(one.reach))} apart",
-            f"舍入只会翻转相差小于 {figure(float(one.reach))} 的判定",
+            f"it turns only those that are less than {format_figure(float(one.reach))} apart",
+            f"舍入只会翻转相差小于 {format_figure(float(one.reach))} 的判定",
         )
     else:
         why = Text(f"it turns about {predicted} of them", f"舍入约翻转 {predicted} 个")

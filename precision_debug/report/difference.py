@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..claims import ENDED, Claim, Verdict, held, opened, refuted, verdict_of
+from ..claims import ENDED, Claim, Verdict, fold_claims, hold_claim, leave_claim_open, refute_claim
 from ..records import Culprit, Doubt, Row, Status
-from .blame import culprits
+from .blame import named_culprits
 from .model import Report
 
-__all__ = ["NOISE", "TIMES", "Change", "Difference", "Tensor", "difference"]
+__all__ = ["NOISE", "TIMES", "Change", "Difference", "Tensor", "compare_reports"]
 
 TIMES = 2.0
 """An error has to grow or shrink by more than this: engines of two builds differ by less in most tensors."""
@@ -69,7 +69,7 @@ class Difference:
     def of(self, *changes: Change) -> tuple[Tensor, ...]:
         """Return tensors with one of these changes, the largest change first."""
         found = [tensor for tensor in self.tensors if tensor.change in changes]
-        return tuple(sorted(found, key=_size, reverse=True))
+        return tuple(sorted(found, key=_size_of_change, reverse=True))
 
     @property
     def counts(self) -> Mapping[Change, int]:
@@ -88,34 +88,35 @@ class Difference:
         bad = self.of(Change.WORSE, Change.LOST, Change.GONE)
         names = tuple(tensor.name for tensor in bad[:_NAMED])
         fresh = tuple(culprit.name for culprit in self.fresh)
-        both = sum(_compared(tensor.before) and _compared(tensor.after) for tensor in self.tensors)
+        both = sum(_was_compared(tensor.before) and _was_compared(tensor.after) for tensor in self.tensors)
         then, now = self.before.exit_status, self.after.exit_status
         ended = Doubt(code="ended_early", values={"why": self.after.failure})
         return (
-            refuted("nothing_worse", tensors=names, culprits=fresh) if self.regressed else held("nothing_worse"),
-            refuted("verdict_no_worse", before=str(self.before.verdict), after=str(self.after.verdict))
-            if now > then else held("verdict_no_worse", after=str(self.after.verdict)),
-            held("tensors_in_common", tensors=both) if both
-            else opened("tensors_in_common", Doubt(code="nothing_compared")),
-            opened(ENDED, ended) if self.after.failure else held(ENDED),
+            refute_claim("nothing_worse", tensors=names,
+            culprits=fresh) if self.regressed else hold_claim("nothing_worse"),
+            refute_claim("verdict_no_worse", before=str(self.before.verdict), after=str(self.after.verdict))
+            if now > then else hold_claim("verdict_no_worse", after=str(self.after.verdict)),
+            hold_claim("tensors_in_common", tensors=both) if both
+            else leave_claim_open("tensors_in_common", Doubt(code="nothing_compared")),
+            leave_claim_open(ENDED, ended) if self.after.failure else hold_claim(ENDED),
             *[claim for claim in self.after.claims if claim.code == "unchanged"],
         )  # fmt: skip
 
     @property
     def verdict(self) -> Verdict:
         """The fold of ``claims``."""
-        return verdict_of(self.claims, _NEEDED, asked=True)
+        return fold_claims(self.claims, _NEEDED, asked=True)
 
 
 _NEEDED = ("nothing_worse", "verdict_no_worse", "tensors_in_common", "unchanged", ENDED)
 _NAMED = 20
 
 
-def _compared(row: Row | None) -> bool:
+def _was_compared(row: Row | None) -> bool:
     return row is not None and row.comparison is not None
 
 
-def difference(before: Report, after: Report, *, times: float = TIMES, noise: float = NOISE) -> Difference:
+def compare_reports(before: Report, after: Report, *, times: float = TIMES, noise: float = NOISE) -> Difference:
     """Match the rows of two reports by tensor name and say what changed.
 
     times: the factor by which a relative L2 error must change to count. noise: errors below it do not count. A status
@@ -123,9 +124,9 @@ def difference(before: Report, after: Report, *, times: float = TIMES, noise: fl
     """
     earlier = {row.name: row for row in before.rows}
     later = {row.name: row for row in after.rows}
-    tensors = [_matched(name, earlier.get(name), row, times, noise) for name, row in later.items()]
-    tensors += [_matched(name, row, None, times, noise) for name, row in earlier.items() if name not in later]
-    old, new = culprits(before), culprits(after)
+    tensors = [_match_tensor(name, earlier.get(name), row, times, noise) for name, row in later.items()]
+    tensors += [_match_tensor(name, row, None, times, noise) for name, row in earlier.items() if name not in later]
+    old, new = named_culprits(before), named_culprits(after)
     return Difference(
         before=before,
         after=after,
@@ -135,21 +136,21 @@ def difference(before: Report, after: Report, *, times: float = TIMES, noise: fl
     )
 
 
-def _matched(name: str, before: Row | None, after: Row | None, times: float, noise: float) -> Tensor:
-    change, ratio = _change(before, after, times, noise)
+def _match_tensor(name: str, before: Row | None, after: Row | None, times: float, noise: float) -> Tensor:
+    change, ratio = _classify_change(before, after, times, noise)
     row = after or before
     assert row is not None
     return Tensor(name=name, op_type=row.op_type, change=change, before=before, after=after, ratio=ratio)
 
 
-def _change(before: Row | None, after: Row | None, times: float, noise: float) -> tuple[Change, float | None]:
+def _classify_change(before: Row | None, after: Row | None, times: float, noise: float) -> tuple[Change, float | None]:
     had = before is not None and before.comparison is not None
     has = after is not None and after.comparison is not None
     if before is None or after is None:
         return Change.GONE if had else Change.NEW if has else Change.SAME, None
     if not had or not has:
         return Change.LOST if had else Change.NEW if has else Change.SAME, None
-    old, new = _error(before), _error(after)
+    old, new = _error_of_row(before), _error_of_row(after)
     ratio = 1.0 if new == old else new / old if old else math.inf
     badness = _BAD.get(after.status, 0) - _BAD.get(before.status, 0)
     if badness:
@@ -161,7 +162,7 @@ def _change(before: Row | None, after: Row | None, times: float, noise: float) -
     return Change.SAME, ratio
 
 
-def _error(row: Row) -> float:
+def _error_of_row(row: Row) -> float:
     """Return the relative L2; inf where it cannot be told, as for shapes or NaN that differ."""
     error = row.relative_l2
     if error is None or math.isnan(error):
@@ -169,7 +170,7 @@ def _error(row: Row) -> float:
     return float(error)
 
 
-def _size(tensor: Tensor) -> tuple[bool, float]:
+def _size_of_change(tensor: Tensor) -> tuple[bool, float]:
     """Return tensors that became NaN or Inf, or no longer are, go before all others."""
     ratio, sides = tensor.ratio, [row for row in (tensor.before, tensor.after) if row is not None]
     wild = len({row.relative_l2 == math.inf for row in sides}) > 1

@@ -9,11 +9,11 @@ from ..claims import Claim, State
 from ..reasons import Plain, Reason, Text, same, say
 from ..reasons.claims import CLAIMS
 from ..records import Doubt
-from ..registry import wording
+from ..registry import find_wording
 from .model import Report
-from .words import count, figure, percent, said, sentence, sufficient
+from .words import code_text, count, format_figure, format_percent, format_sufficient, wording_text
 
-__all__ = ["WEIGHTIEST", "Failed", "claim_text", "decides", "rests_on", "sentence_of", "worded"]
+__all__ = ["WEIGHTIEST", "Failed", "claim_text", "decides", "describe_doubt", "describe_held_claims", "error_sentence"]
 
 
 # Why a run ended early, in one line that is known in both languages as far as its parts are.
@@ -31,9 +31,9 @@ class Failed(Protocol):
     def hint(self) -> str: ...
 
 
-def sentence_of(error: Failed) -> Reason:
+def error_sentence(error: Failed) -> Reason:
     """Return the line that ``str`` of an error gives: where, what, and what to do next."""
-    where, what, hint = (_known(part) for part in (error.where, error.what, error.hint))
+    where, what, hint = (_recognise_part(part) for part in (error.where, error.what, error.hint))
     if where and hint:
         return say("error_where_hint", where=where, what=what, hint=hint)
     if where:
@@ -41,26 +41,26 @@ def sentence_of(error: Failed) -> Reason:
     return say("error_hint", what=what, hint=hint) if hint else what
 
 
-def _known(text: str) -> Reason:
+def _recognise_part(text: str) -> Reason:
     """Return a part as a Reason; one that lost its code on the way (from a child process, from a file) is
     recognised."""
-    from .words import recognised
+    from .words import recognise
 
-    return recognised(text)
+    return recognise(text)
 
 
 # Why a claim is open, or wrong, in two languages; and in one line what a pass rests on.
 
 def decides(doubt: Doubt) -> bool:
     """Return whether nothing is proven where this is so: the verdict is then inconclusive."""
-    known = wording(doubt.code)
+    known = find_wording(doubt.code)
     return known is None or known.decides
 
 
-def worded(doubt: Doubt) -> Text:
+def describe_doubt(doubt: Doubt) -> Text:
     """In words; a code that nobody here knows is shown with its values."""
-    values = _Values(_figures(doubt.values))
-    en, zh = sentence(doubt.code, values, "en"), sentence(doubt.code, values, "zh")
+    values = _Values(_format_figures(doubt.values))
+    en, zh = code_text(doubt.code, values, "en"), code_text(doubt.code, values, "zh")
     if en is None or zh is None:
         told = ", ".join(f"{key} {value}" for key, value in doubt.values.items())
         return same(f"{doubt.code}: {told}" if told else doubt.code)
@@ -71,7 +71,7 @@ WEIGHTIEST = frozenset({"metric", "ran_as_asked", "outputs_compared", "tensors_s
 """Claims that the first screen names: what was compared, in which precision, on which inputs. It counts the others."""
 
 
-def rests_on(report: Report, only: Collection[str] = ()) -> Text:
+def describe_held_claims(report: Report, only: Collection[str] = ()) -> Text:
     """Say in one line what each claim that is held rests on, and how many are not.
 
     only: codes of the claims to name, of those that are held; (): all of them. The others are counted.
@@ -96,17 +96,23 @@ def claim_text(claim: Claim) -> Text:
     """Return what a claim rests on, in a few words; none where its name says it all, or of a code that nobody here
     knows."""
     known = CLAIMS.get(f"{claim.code}_{claim.evidence.get('kind')}") or CLAIMS.get(claim.code)
-    values = _Values(_figures(claim.evidence))
-    en, zh = [said(known, values, lang) for lang in ("en", "zh")] if known is not None else [None, None]
+    values = _Values(_format_figures(claim.evidence))
+    en, zh = [wording_text(known, values, lang) for lang in ("en", "zh")] if known is not None else [None, None]
     return Text(en or "", zh or "")
 
 
-def _figures(values: Mapping[str, object]) -> dict[str, Plain]:
+def _format_figures(values: Mapping[str, object]) -> dict[str, Plain]:
     """Return numbers as people read them."""
     shown: dict[str, Plain] = {}
     for key, value in values.items():
         if isinstance(value, float):
-            shown[key] = percent(value) if key == "share" else sufficient(value) if key == "atol" else figure(value)
+            shown[key] = (
+                format_percent(value)
+                if key == "share"
+                else format_sufficient(value)
+                if key == "atol"
+                else format_figure(value)
+            )
         elif isinstance(value, int):
             shown[key] = count(value)
         else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..reasons import Text, as_reason, same
 from ..search import Artefact, Fix, KeptUnit, TradePoint
 from .model import Report
-from .sections import Cell, Section, pair, plain
-from .tried import UNITS, giving_up, shown, still_low
-from .words import count, duration, explained, many, percent, were
+from .sections import Cell, Section, label_and_value, plain_cell
+from .tried import UNITS, describe_giving_up, describe_still_low, format_error
+from .words import count, explain_reason, format_count, format_duration, format_percent, were
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
 
@@ -41,12 +41,12 @@ def fix_sentences(report: Report) -> list[Text]:
         return []
     found = _STATES[fix.state](fix)
     if fix.state != "found":
-        return [found, *_best(fix)]
-    checked = _checked(fix, report.target.mode)
+        return [found, *_best_trade_text(fix)]
+    checked = _verification_text(fix, report.target.mode)
     return [Text(f"{found.en} {checked.en}", f"{found.zh}{checked.zh}")]
 
 
-def _best(fix: Fix) -> list[Text]:
+def _best_trade_text(fix: Fix) -> list[Text]:
     """Return the best trade that was seen, where no set was found."""
     if not fix.best:
         return []
@@ -54,14 +54,14 @@ def _best(fix: Fix) -> list[Text]:
     return [
         Text(
             f"The best trade-off found keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: the error goes"
-            f" from {shown(fix.before)} to {shown(fix.best_error)} ({fix.best_option}).",
+            f" from {format_error(fix.before)} to {format_error(fix.best_error)} ({fix.best_option}).",
             f"已运行的最佳折中保留 {count(fix.units)} {units.zh}中的 {count(len(fix.best))} 个：误差从"
-            f" {shown(fix.before)} 降到 {shown(fix.best_error)}（{fix.best_option}）。",
+            f" {format_error(fix.before)} 降到 {format_error(fix.best_error)}（{fix.best_option}）。",
         )
     ]
 
 
-def _checked(fix: Fix, mode: str) -> Text:
+def _verification_text(fix: Fix, mode: str) -> Text:
     """Return how the answer was verified: on the engine, on other inputs, as what is handed over."""
     parts, zh = [f"run in {mode}"], [f"在 {mode} 中运行通过"]
     if fix.held_out:
@@ -78,58 +78,63 @@ def _checked(fix: Fix, mode: str) -> Text:
     return Text(f"Verified: {'; '.join(parts)}.{but}", f"验证：{'；'.join(zh)}。{dan}")
 
 
-def _not_needed(fix: Fix) -> Text:
-    limit = explained(fix.limit)
+def _not_needed_text(fix: Fix) -> Text:
+    limit = explain_reason(fix.limit)
     return Text(
-        f"Nothing has to be kept: the requirement is already met ({limit.en}; it is {shown(fix.before)}).",
-        f"无需保留任何算子：原样即满足要求（{limit.zh}；实际为 {shown(fix.before)}）。",
+        f"Nothing has to be kept: the requirement is already met ({limit.en}; it is {format_error(fix.before)}).",
+        f"无需保留任何算子：原样即满足要求（{limit.zh}；实际为 {format_error(fix.before)}）。",
     )
 
 
-def _answered(fix: Fix) -> Text:
+def _answer_text(fix: Fix) -> Text:
     units = UNITS.get(fix.unit, UNITS["operator"])
-    low = same("") if fix.was is None else still_low(fix.was, fix.still)
+    low = same("") if fix.was is None else describe_still_low(fix.was, fix.still)
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
-    given_up = giving_up(fix.was, fix.still, len(fix.kept), fix.units)
+    given_up = describe_giving_up(fix.was, fix.still, len(fix.kept), fix.units)
     first = f"{given_up.en}keep {count(len(fix.kept))} of {count(fix.units)} {units.en}"
     return Text(
         f"{first[0].upper()}{first[1:]} in higher precision ({', '.join(keys)}): the error goes from"
-        f" {shown(fix.before)} to {shown(fix.after)}{low.en}.",
+        f" {format_error(fix.before)} to {format_error(fix.after)}{low.en}.",
         f"{given_up.zh}将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（"
-        f"{'、'.join(keys)}）：误差从 {shown(fix.before)} 降到 {shown(fix.after)}{low.zh}。",
+        f"{'、'.join(keys)}）：误差从 {format_error(fix.before)} 降到 {format_error(fix.after)}{low.zh}。",
     )
 
 
-def _diffuse(fix: Fix) -> Text:
+def _diffuse_text(fix: Fix) -> Text:
     others = f", and on {count(fix.held)} of {count(fix.held_out)} others" if fix.held_out else ""
     qita = f"，在其他 {count(fix.held_out)} 组输入中只有 {count(fix.held)} 组成立" if fix.held_out else ""
     return Text(
         f"Diffuse: {count(len(fix.kept))} of {count(fix.units)} have to be kept to pass on the search's inputs (error"
-        f" {shown(fix.before)} to {shown(fix.after)}){others}; no small set is the cause. The table shows the error"
+        f" {format_error(fix.before)} to {format_error(fix.after)}){others}; no small set is the cause. The table"
+        f" shows the error"
         " for each number of kept operators.",
         f"误差分散：在搜索所用输入上须保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个才成立"
-        f"（误差从 {shown(fix.before)} 到 {shown(fix.after)}）{qita}；没有少数算子是主因。"
+        f"（误差从 {format_error(fix.before)} 到 {format_error(fix.after)}）{qita}；没有少数算子是主因。"
         "下表给出保留数量与误差的关系。",
     )
 
 
-def _not_possible(fix: Fix) -> Text:
+def _not_possible_text(fix: Fix) -> Text:
     units, still = UNITS.get(fix.unit, UNITS["operator"]), fix.whole_still
     if fix.whole_passes:
         return Text(
             f"It passes only with everything in higher precision: with all {count(fix.units)} {units.en} kept the"
-            f" error goes from {shown(fix.before)} to {shown(fix.whole)}, and nothing is left in low precision.",
-            f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从 {shown(fix.before)} 降到"
-            f" {shown(fix.whole)}，但低精度已无算子运行。",
+            f" error goes from {format_error(fix.before)} to {format_error(fix.whole)}, and nothing is left in low"
+            f" precision.",
+            f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从"
+            f" {format_error(fix.before)} 降到"
+            f" {format_error(fix.whole)}，但低精度已无算子运行。",
         )
     if still is not None and still.low:
         return Text(
             f"The engine does not obey: told to keep all {count(fix.units)} {units.en} in higher precision, it still"
-            f" ran {count(still.low)} of {count(still.of)} in {still.precision}, with an error of {shown(fix.whole)}"
-            f" ({shown(fix.before)} with nothing kept). So how much of the error is due to precision is unknown.",
+            f" ran {count(still.low)} of {count(still.of)} in {still.precision}, with an error of"
+            f" {format_error(fix.whole)}"
+            f" ({format_error(fix.before)} with nothing kept). So how much of the error is due to precision is"
+            f" unknown.",
             f"引擎未遵守：要求全部 {count(fix.units)} {units.zh}保留为高精度，仍有 {count(still.of)} 个中的"
-            f" {count(still.low)} 个以 {still.precision} 运行，误差为 {shown(fix.whole)}（未保留时"
-            f" {shown(fix.before)}）。因此无法判断精度对误差的影响。",
+            f" {count(still.low)} 个以 {still.precision} 运行，误差为 {format_error(fix.whole)}（未保留时"
+            f" {format_error(fix.before)}）。因此无法判断精度对误差的影响。",
         )
     return Text(
         "It also fails with everything in higher precision, so keeping operators cannot help: compare that mode first.",
@@ -137,7 +142,7 @@ def _not_possible(fix: Fix) -> Text:
     )
 
 
-def _unfinished(fix: Fix) -> Text:
+def _unfinished_text(fix: Fix) -> Text:
     if fix.kept:
         return Text(
             f"Unfinished: the smallest set known to pass keeps {count(len(fix.kept))} of {count(fix.units)}; the"
@@ -158,8 +163,8 @@ def _unfinished(fix: Fix) -> Text:
 
 
 _STATES = {
-    "not needed": _not_needed, "found": _answered, "diffuse": _diffuse, "not possible": _not_possible,
-    "unfinished": _unfinished, "not verified": _unfinished,
+    "not needed": _not_needed_text, "found": _answer_text, "diffuse": _diffuse_text, "not possible": _not_possible_text,
+    "unfinished": _unfinished_text, "not verified": _unfinished_text,
 }  # fmt: skip
 
 
@@ -168,48 +173,48 @@ def fix_sections(report: Report) -> tuple[Section, ...]:
     fix = report.fix
     if fix is None:
         return ()
-    return (_overview(fix), _kept(fix), _trade(fix), _artefacts(fix))
+    return (_overview_section(fix), _kept_section(fix), _trade_section(fix), _artefacts_section(fix))
 
 
-def _overview(fix: Fix) -> Section:
+def _overview_section(fix: Fix) -> Section:
     lines = [
-        (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=FIX_NAME[fix.state][1])),
-        (plain(Text("Requirement", "要求")), plain(explained(fix.limit))),
-        pair(Text("Error with nothing kept", "未保留时的误差"), shown(fix.before)),
+        (plain_cell(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=FIX_NAME[fix.state][1])),
+        (plain_cell(Text("Requirement", "要求")), plain_cell(explain_reason(fix.limit))),
+        label_and_value(Text("Error with nothing kept", "未保留时的误差"), format_error(fix.before)),
     ]
     if fix.kept:
-        lines.append(pair(Text("Error with these kept", "保留后的误差"), shown(fix.after)))
+        lines.append(label_and_value(Text("Error with these kept", "保留后的误差"), format_error(fix.after)))
     if fix.held_out:
         held = f"{count(fix.held)} / {count(fix.held_out)}"
         lines.append(
-            pair(
+            label_and_value(
                 Text("Passes on other inputs", "在其他输入上成立"), held, "good" if fix.held == fix.held_out else "bad"
             )
         )
     effort = Text(
-        f"{many(fix.evaluations, 'set')} {were(fix.evaluations)} run ({count(fix.on_engine)} on the engine"
+        f"{format_count(fix.evaluations, 'set')} {were(fix.evaluations)} run ({count(fix.on_engine)} on the engine"
         + (f", the others in {fix.simulation}" if fix.simulation else "")
         + (f", {count(fix.again)} known from an earlier search" if fix.again else "")
-        + f"), {many(1 + fix.rankings, 'ranking')}, {many(fix.builds, 'time')} opened or built,"
-        f" {duration(fix.seconds)}",
+        + f"), {format_count(1 + fix.rankings, 'ranking')}, {format_count(fix.builds, 'time')} opened or built,"
+        f" {format_duration(fix.seconds)}",
         f"运行了 {count(fix.evaluations)} 个集合（其中引擎 {count(fix.on_engine)} 次"
         + (f"，其余在 {fix.simulation} 中" if fix.simulation else "")
         + (f"，{count(fix.again)} 个来自之前的搜索" if fix.again else "")
-        + f"），排序 {count(1 + fix.rankings)} 次，打开或构建 {count(fix.builds)} 次，{duration(fix.seconds)}",
+        + f"），排序 {count(1 + fix.rankings)} 次，打开或构建 {count(fix.builds)} 次，{format_duration(fix.seconds)}",
     )
-    lines.append((plain(Text("Effort", "代价")), plain(effort)))
+    lines.append((plain_cell(Text("Effort", "代价")), plain_cell(effort)))
     if fix.joined:
         names = ", ".join(unit.key for unit in fix.joined)
-        lines.append(pair(Text("Also kept, because that saves casts", "为减少转换而一并保留"), names))
+        lines.append(label_and_value(Text("Also kept, because that saves casts", "为减少转换而一并保留"), names))
     for outcome in fix.obeyed:
-        lines.append(pair(Text("The engine says", "引擎的说法"), outcome))
+        lines.append(label_and_value(Text("The engine says", "引擎的说法"), outcome))
     for note in fix.notes:
-        lines.append((plain(Text("Mind", "注意")), plain(explained(note))))
+        lines.append((plain_cell(Text("Mind", "注意")), plain_cell(explain_reason(note))))
     title = Text("What to keep in higher precision", "应保留为高精度的算子")
     return Section(key="fix", title=title, lines=tuple(lines))
 
 
-def _kept(fix: Fix) -> Section:
+def _kept_section(fix: Fix) -> Section:
     return Section(
         key="fix_kept",
         title=Text("The kept set", "保留集合") if fix.kept else Text("The set of the best trade-off", "最佳折中的集合"),
@@ -222,52 +227,52 @@ def _kept(fix: Fix) -> Section:
 
 
 def _kept_line(unit: KeptUnit) -> tuple[Cell, ...]:
-    share = Text("NaN or Inf", "NaN 或 Inf") if unit.certain else same(percent(unit.share) if unit.share else "")
+    share = Text("NaN or Inf", "NaN 或 Inf") if unit.certain else same(format_percent(unit.share) if unit.share else "")
     cells = (same(unit.key), same(", ".join(unit.op_types)), same(", ".join(unit.tensors)), share)
-    return tuple(plain(cell) for cell in cells)
+    return tuple(plain_cell(cell) for cell in cells)
 
 
-def _trade(fix: Fix) -> Section:
+def _trade_section(fix: Fix) -> Section:
     return Section(
         key="fix_trade",
         title=Text("Kept operators against error, speed and size", "保留数量与误差、速度、大小"),
         head=(
-            Text("Kept", "保留数"), Text("What", "说明"), _measured(fix), Text("Holds", "是否成立"),
+            Text("Kept", "保留数"), Text("What", "说明"), _name_of_measure(fix), Text("Holds", "是否成立"),
             Text("Holds on others", "其他输入"), Text("ms a run", "毫秒/次"), Text("MB", "MB"),
             Text("Error, as a bar", "误差条"),
         ),
-        lines=tuple(_point(point, fix) for point in fix.trade),
+        lines=tuple(_format_point(point, fix) for point in fix.trade),
     )  # fmt: skip
 
 
 _METRICS = frozenset({"limit_drop", "limit_error", "limit_metric", "limit_metric_share"})
 
 
-def _measured(fix: Fix) -> Text:
+def _name_of_measure(fix: Fix) -> Text:
     """Return what its errors are: Rel L2, or what the user's own metric gives."""
     if fix.limit.code == "limit_score":
         return Text("1 - metric", "1 - 指标")
     return Text("Metric", "指标") if fix.limit.code in _METRICS else Text("Rel L2", "相对 L2")
 
 
-def _point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
+def _format_point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
     held = "" if point.held_out is None else f"{count(point.held_out)} / {count(fix.held_out)}"
     speed = "" if point.milliseconds is None else f"{point.milliseconds:.3g}"
     size = "" if point.bytes is None else f"{point.bytes / 1e6:.3g}"
     holds = Text("yes", "是") if point.passes else Text("no", "否")
     return (
         Cell(text=same(count(point.kept)), right=True),
-        plain(_WHAT.get(point.what, same(point.what))),
-        Cell(text=same(shown(point.error)), right=True),
+        plain_cell(_WHAT.get(point.what, same(point.what))),
+        Cell(text=same(format_error(point.error)), right=True),
         Cell(text=holds, tone="good" if point.passes else "bad"),
         Cell(text=same(held), right=True),
         Cell(text=same(speed), right=True),
         Cell(text=same(size), right=True),
-        Cell(text=same(_bar(point, fix)), tone="code"),
+        Cell(text=same(_draw_bar(point, fix)), tone="code"),
     )
 
 
-def _bar(point: TradePoint, fix: Fix) -> str:
+def _draw_bar(point: TradePoint, fix: Fix) -> str:
     """Return a bar of at most 24 signs: the error on a scale of decades, so that every point shows."""
     import math
 
@@ -280,32 +285,32 @@ def _bar(point: TradePoint, fix: Fix) -> str:
     return "█" * max(1, round(24 * (math.log10(point.error) - low) / max(high - low, 1e-9)))
 
 
-def _artefacts(fix: Fix) -> Section:
+def _artefacts_section(fix: Fix) -> Section:
     return Section(
         key="fix_artefacts",
         title=Text("Artefacts, each run again as in use", "可直接使用的产物（已按实际用法重新运行）"),
         head=(
             Text("Kind", "类别"), Text("What", "内容"), Text("File or text", "文件或文本"), Text("Verified", "已验证"),
-            _measured(fix), Text("ms a run", "毫秒/次"), Text("MB", "MB"), Text("Note", "说明"),
+            _name_of_measure(fix), Text("ms a run", "毫秒/次"), Text("MB", "MB"), Text("Note", "说明"),
         ),
-        lines=tuple(map(_artefact, fix.artefacts)),
+        lines=tuple(map(_format_artefact, fix.artefacts)),
     )  # fmt: skip
 
 
-def _artefact(item: Artefact) -> tuple[Cell, ...]:
+def _format_artefact(item: Artefact) -> tuple[Cell, ...]:
     verified = {
         True: Cell(text=Text("yes", "是"), tone="good"), False: Cell(text=Text("no", "否"), tone="bad"),
         None: Cell(text=Text("not run here", "未在此运行"), tone="muted"),
     }[item.verified]  # fmt: skip
     return (
-        plain(_KINDS.get(item.kind, same(item.kind))),
-        plain(explained(item.title)),
+        plain_cell(_KINDS.get(item.kind, same(item.kind))),
+        plain_cell(explain_reason(item.title)),
         Cell(text=same(item.path or item.text), tone="code" if item.path else "paste"),
         verified,
-        Cell(text=same(shown(item.error) if item.verified is not None else ""), right=True),
+        Cell(text=same(format_error(item.error) if item.verified is not None else ""), right=True),
         Cell(text=same("" if item.milliseconds is None else f"{item.milliseconds:.3g}"), right=True),
         Cell(text=same("" if item.bytes is None else f"{item.bytes / 1e6:.3g}"), right=True),
-        plain(explained(item.note)),
+        plain_cell(explain_reason(item.note)),
     )
 
 
@@ -314,10 +319,10 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     fix = report.fix
     if fix is None:
         return []
-    lines = [("", Text("effort", "代价"), _effort(fix))]
+    lines = [("", Text("effort", "代价"), _effort_text(fix))]
     kept = fix.kept or fix.best
     for unit in kept[:12]:
-        share = percent(unit.share) if unit.share else ""
+        share = format_percent(unit.share) if unit.share else ""
         why = (
             Text("NaN or Inf first appears here", "此处产生 NaN 或 Inf") if unit.certain
             else Text(f"{share} of the error", f"占误差的 {share}") if share else same("")
@@ -330,24 +335,24 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     for point in fix.trade:
         speed = f"  {point.milliseconds:.3g} ms" if point.milliseconds is not None else ""
         what = _WHAT.get(point.what, same(point.what))
-        error, by = f"{shown(point.error)}{speed}", _measured(fix)
+        error, by = f"{format_error(point.error)}{speed}", _name_of_measure(fix)
         said = Text(f"{by.en} {error}  {what.en}", f"{by.zh} {error}  {what.zh}")
         lines.append(("", Text(f"{point.kept} kept", f"保留 {point.kept}"), said))
     for item in fix.artefacts:
         label = {
             True: Text("verified", "已验证"), False: Text("FAILS", "不成立"), None: Text("not run here", "未在此运行"),
         }[item.verified]  # fmt: skip
-        said, made = explained(item.title), item.path or item.text.rstrip("\n")
+        said, made = explain_reason(item.title), item.path or item.text.rstrip("\n")
         first, *code = ["", *made.split("\n")] if "\n" in made else [made]  # a script: each line as it is pasted
         text = Text(f"{said.en}: {first}".rstrip(), f"{said.zh}：{first}")
         lines.append(("red" if item.verified is False else "", label, text))
         lines += [("", same(""), same(line)) for line in code]
-    lines += [("", Text("engine", "引擎"), explained(outcome)) for outcome in fix.obeyed[:8]]
-    lines += [("yellow", Text("mind", "注意"), explained(note)) for note in fix.notes]
+    lines += [("", Text("engine", "引擎"), explain_reason(outcome)) for outcome in fix.obeyed[:8]]
+    lines += [("yellow", Text("mind", "注意"), explain_reason(note)) for note in fix.notes]
     return lines
 
 
-def _effort(fix: Fix) -> Text:
+def _effort_text(fix: Fix) -> Text:
     sets, own, builds = count(fix.evaluations), count(fix.on_engine), count(fix.builds)
     where, wo = "", ""
     if fix.simulation:
@@ -355,6 +360,7 @@ def _effort(fix: Fix) -> Text:
         wo = f"（引擎 {own} 个，其余在 {fix.simulation} 中；构建 {builds} 次）"
     again = f", {count(fix.again)} of them known from before" if fix.again else ""
     zai = f"，其中 {count(fix.again)} 个来自之前" if fix.again else ""
-    limit = explained(fix.limit)
-    return Text(f"{many(fix.evaluations, 'set')}{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}")
-
+    limit = explain_reason(fix.limit)
+    return Text(
+        f"{format_count(fix.evaluations, 'set')}{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}"
+    )

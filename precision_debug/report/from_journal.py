@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import events
-from ..explain import allowed_by
+from ..explain import bound_of
 from ..numbers import judge
 from ..numbers.told import Portrait
 from ..observe.sample_columns import ITERATIONS
-from ..pairing.align import Alignment, stem
+from ..pairing.align import Alignment, strip_iteration
 from ..reasons import Reason, say
 from ..records import (
+    ComparedSide,
     Comparison,
     Introduced,
     ModelFiles,
@@ -26,14 +27,13 @@ from ..records import (
     Row,
     RunSpec,
     SamplesRead,
-    Side,
     Status,
     TensorMeta,
     TensorStats,
 )
-from .complete_table import complete_table
-from .decisions import told_of_decisions, turned_by
-from .doubts import sentence_of
+from .complete_table import make_complete_table
+from .decisions import add_decision_reason, explain_turned
+from .doubts import error_sentence
 from .model import Report
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class _ReportState:
 
     failure: str
     spec: RunSpec = field(default_factory=lambda: RunSpec(model=ModelFiles(), run_mode=""))
-    sides: dict[str, Side] = field(
-        default_factory=lambda: {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
+    sides: dict[str, ComparedSide] = field(
+        default_factory=lambda: {name: ComparedSide(mode="", backend="", model="") for name in ("baseline", "target")}
     )
     tensors: dict[str, tuple[TensorMeta, ...]] = field(default_factory=lambda: {"baseline": (), "target": ()})
     paired: events.Paired = field(default_factory=lambda: events.Paired(pairs={}))
@@ -153,7 +153,7 @@ class _ReportState:
             case events.Checked():
                 self.values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
             case events.Failure():
-                self.failure = self.failure or sentence_of(event)
+                self.failure = self.failure or error_sentence(event)
             case events.End():
                 self.ended = True
                 self.values["seconds"] = event.seconds
@@ -163,7 +163,7 @@ class _ReportState:
         if self.whole is not None:
             self.rows = self.whole.rows(self.spec.tolerance)
             self.stats |= self.whole.alone
-        self.rows = _of_loops(self.rows)
+        self.rows = _drop_single_iterations(self.rows)
         if not self.ended and not self.failure:
             self.failure = "the run ended early for an unknown reason"
         paired = self.paired
@@ -172,13 +172,13 @@ class _ReportState:
             refused=paired.refused, missing={**self._left_out_step(), **paired.missing},
         )  # fmt: skip
         if self.selected is not None:
-            self.notes += _left_out(self.tensors["baseline"], self.selected, alignment)
-        self.notes += _own(alignment)
+            self.notes += _iterate_left_out(self.tensors["baseline"], self.selected, alignment)
+        self.notes += _iterate_target_only(alignment)
         table = self._table(alignment)
         return Report(
             rows=table, spec=self.spec, baseline=self.sides["baseline"], target=self.sides["target"],
             notes=tuple(self.notes), failure=self.failure,
-            portraits=_worth_keeping(self.portraits.values(), table), samples=self._samples(), **self.values,
+            portraits=_choose_portraits(self.portraits.values(), table), samples=self._samples(), **self.values,
         )  # fmt: skip
 
     def _samples(self) -> SamplesRead:
@@ -204,7 +204,7 @@ class _ReportState:
     def _table(self, alignment: Alignment) -> tuple[Row, ...]:
         """Return every row, judged."""
         stopped = self.failure or next((str(note) for note in self.notes if note.code == "fail_fast"), "")
-        table = complete_table(
+        table = make_complete_table(
             self.rows, alignment, selected=self.selected, stats=self.stats, failure=stopped, ran=len(self.ran) == 2
         )
         if self.introduced:
@@ -212,20 +212,20 @@ class _ReportState:
         if self.repeated:
             table = tuple(dataclasses.replace(row, repeated=self.repeated.get(row.name)) for row in table)
         explained = self.values.get("explanation")
-        allowed = allowed_by(explained, self.sides["target"].precision)
+        allowed = bound_of(explained, self.sides["target"].precision)
         own, rounded = (explained.allowed_at, {*explained.rounded}) if explained is not None else ({}, set())
         tolerance, validate = self.spec.tolerance, self.spec.validate
         judged = (
-            judge.judged(
+            judge.judge_row(
                 row, tolerance, allowed=own.get(row.name, allowed), validate=validate, rounded=row.name in rounded,
-                turned=turned_by(explained, row.name),
+                turned=explain_turned(explained, row.name),
             )
             for row in table
         )  # fmt: skip
-        return told_of_cuts(tuple(told_of_decisions(row, explained) for row in judged))
+        return excuse_other_cuts(tuple(add_decision_reason(row, explained) for row in judged))
 
 
-def told_of_cuts(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+def excuse_other_cuts(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     """Return the rows where inner tensors of another shape are no failure if every output, and every gradient, agrees.
 
     Who cuts the work into micro-batches, pads it or fuses what reads one tensor has other tensors inside."""
@@ -245,19 +245,28 @@ def _cut_otherwise(row: Row, numbers: Comparison | None) -> Row:
     )  # fmt: skip
 
 
-def _of_loops(rows: Sequence[Row]) -> list[Row]:
+def _drop_single_iterations(rows: Sequence[Row]) -> list[Row]:
     """Return the rows without those of single iterations that merged rows are over, and of merged rows the last
     word."""
     merged = {(row.name, row.target_name): row for row in rows if ITERATIONS in row.extra}
     many = {row.target_name for row in merged.values()}
     if not many:
         return list(rows)
-    worst = {stem(name): name for name, _ in merged if stem(name) != name}  # an earlier one was the worst till then
-    alone = [row for row in rows if ITERATIONS not in row.extra and stem(row.target_name) not in many]
-    return [*alone, *(row for (name, _), row in merged.items() if name in {stem(name), worst.get(stem(name))})]
+    worst = {
+        strip_iteration(name): name for name, _ in merged if strip_iteration(name) != name
+    }  # an earlier one was the worst till then
+    alone = [row for row in rows if ITERATIONS not in row.extra and strip_iteration(row.target_name) not in many]
+    return [
+        *alone,
+        *(
+            row
+            for (name, _), row in merged.items()
+            if name in {strip_iteration(name), worst.get(strip_iteration(name))}
+        ),
+    ]
 
 
-def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tuple[Portrait, ...]:
+def _choose_portraits(portraits: Collection[Portrait], rows: Sequence[Row]) -> tuple[Portrait, ...]:
     """Of culprits, of the first rows that failed and of the worst: what was among the worst for a while is left out."""
     kept = [portrait for portrait in portraits if portrait.introduced]
     drawn = {portrait.name: portrait for portrait in portraits if not portrait.introduced}
@@ -269,7 +278,9 @@ def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tupl
     return (*kept, *(drawn[row.name] for row in rows if row.name in wanted & drawn.keys()))
 
 
-def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[Reason]:
+def _iterate_left_out(
+    baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment
+) -> Iterator[Reason]:
     """Yield what the table lacks because only some tensors were asked for."""
     unmarked = sum(1 for meta in baseline if meta.name not in selected)
     alone = sum(1 for meta in alignment.target if meta.name not in alignment.pairs)
@@ -284,7 +295,7 @@ def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignme
         yield say("only_target_left_out", alone=alone)
 
 
-def _own(alignment: Alignment) -> Iterator[Reason]:
+def _iterate_target_only(alignment: Alignment) -> Iterator[Reason]:
     """Yield what the table lacks because the baseline cannot have it."""
     own = [meta for meta in alignment.target if meta.own and meta.name not in alignment.pairs]
     if own:

@@ -6,22 +6,30 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..claims import Judged
+from ..claims import JudgedReport
 from ..errors import OutputError
 from ..observe.sample_columns import ITERATIONS, SAMPLES, WORST_AT, WORST_ITERATION, WORST_SAMPLES
 from ..reasons import Text
 from ..records import Row, Status, Tolerance
 from .columns import COLUMNS as _KNOWN
-from .columns import REPEATED, Column, column
-from .values import extra, metric
-from .words import explained
+from .columns import REPEATED, Column, make_column
+from .values import get_extra, get_metric
+from .words import explain_reason
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = [
-    "BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people", "statistic", "to_pandas",
-    "tolerance_text",
+    "BAND",
+    "COLUMNS",
+    "DECIDING",
+    "PADDLE",
+    "Column",
+    "describe_tolerance",
+    "list_columns",
+    "list_columns_for_people",
+    "name_statistic",
+    "to_pandas",
 ]  # fmt: skip
 
 
@@ -30,7 +38,7 @@ __all__ = [
 _STATISTICS = {"max": "最大值", "mean": "平均值", "median": "中位数"}
 
 
-def statistic(tolerance: Tolerance) -> Text:
+def name_statistic(tolerance: Tolerance) -> Text:
     """Return the name of the statistic that is judged, where it is not every element."""
     stat = tolerance.check_error_stat
     if stat == "quantile":
@@ -38,7 +46,7 @@ def statistic(tolerance: Tolerance) -> Text:
     return Text(stat, _STATISTICS.get(stat, stat))
 
 
-def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
+def describe_tolerance(tolerance: Tolerance) -> tuple[Text, ...]:
     """Return which elements count as mismatched, when a tensor passes, and what NaN does."""
     atol, rtol = f"{tolerance.atol:g}", f"{tolerance.rtol:g}"
     rule = {
@@ -55,7 +63,7 @@ def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
     elif tolerance.check_error_stat == "elemwise":
         tensor = Text("A tensor passes if every element does.", "所有元素都在容差内，张量才算通过。")
     else:
-        stat = statistic(tolerance)
+        stat = name_statistic(tolerance)
         tensor = Text(
             f"A tensor passes when the {stat.en} of its absolute error is at most {atol}, or the {stat.en} of its"
             f" relative error at most {rtol}.",
@@ -80,13 +88,13 @@ DECIDING = (
 """Keys of the columns by which people judge: they follow Paddle's and the status, as far as there are such."""
 
 
-def _ordered(known: tuple[Column, ...]) -> tuple[Column, ...]:
+def _order_columns(known: tuple[Column, ...]) -> tuple[Column, ...]:
     judged = {column.key: column for column in known if column.key in ("status", *DECIDING, "reason")}
     front = [judged[key] for key in ("status", *DECIDING, "reason") if key in judged]
     return (*known[:PADDLE], *front, *(column for column in known[PADDLE:] if column.key not in judged))
 
 
-COLUMNS = _ordered(_KNOWN)
+COLUMNS = _order_columns(_KNOWN)
 """The fixed columns, in their order."""
 
 BAND = next(number for number, column in enumerate(COLUMNS, 1) if column.key == "reason")
@@ -96,42 +104,42 @@ _REASON = 78
 """Width of a reason: one line for nearly all of them."""
 
 
-def columns(report: Judged) -> tuple[Column, ...]:
+def list_columns(report: JudgedReport) -> tuple[Column, ...]:
     """Return the columns of one report: the fixed ones, the judged statistic where one is, and every key of
     ``Row.extra``."""
     tolerance = report.spec.tolerance
-    judged = () if tolerance.check_error_stat == "elemwise" else _stat_columns(statistic(tolerance))
+    judged = () if tolerance.check_error_stat == "elemwise" else _make_statistic_columns(name_statistic(tolerance))
     repeated = REPEATED if any(row.repeated is not None for row in report.rows) else ()
-    return (*COLUMNS, *judged, *repeated, *_extra_columns(report.rows))
+    return (*COLUMNS, *judged, *repeated, *_make_extra_columns(report.rows))
 
 
-def columns_for_people(report: Judged, language: str, names: Mapping[Status, Text]) -> tuple[Column, ...]:
+def list_columns_for_people(report: JudgedReport, language: str, names: Mapping[Status, Text]) -> tuple[Column, ...]:
     """Return the same, with each row's reason in one language ("en" or "zh"), and with what people call the
     statuses."""
 
     def reason(row: Row) -> str:
-        return explained(row.reason).of(language)
+        return explain_reason(row.reason).of(language)
 
     def status(row: Row) -> str:
         return names[row.status].of(language)
 
     changed: dict[str, dict[str, Any]] = {"reason": {"get": reason, "width": _REASON}, "status": {"get": status}}
-    return tuple(dataclasses.replace(column, **changed.get(column.key, {})) for column in columns(report))
+    return tuple(dataclasses.replace(column, **changed.get(column.key, {})) for column in list_columns(report))
 
 
-def _stat_columns(stat: Text) -> tuple[Column, ...]:
+def _make_statistic_columns(stat: Text) -> tuple[Column, ...]:
     return (
-        column(
+        make_column(
             ("stat_abs", f"Judged Abs ({stat.en})", f"判定用绝对误差 ({stat.zh})"),
-            "float:error", 14, metric("stat_abs"),
+            "float:error", 14, get_metric("stat_abs"),
             (
                 f"The {stat.en} of the absolute error, which --check_error_stat judges by.",
                 f"绝对误差的{stat.zh}，由 --check_error_stat 用于判定。",
             ),
         ),
-        column(
+        make_column(
             ("stat_rel", f"Judged Rel ({stat.en})", f"判定用相对误差 ({stat.zh})"),
-            "float:error", 14, metric("stat_rel"),
+            "float:error", 14, get_metric("stat_rel"),
             (
                 f"The {stat.en} of the relative error, which --check_error_stat judges by.",
                 f"相对误差的{stat.zh}，由 --check_error_stat 用于判定。",
@@ -140,14 +148,16 @@ def _stat_columns(stat: Text) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def _extra_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
+def _make_extra_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
     keys = dict.fromkeys(key for row in rows for key in row.extra)
     about = ("Given by the backend.", "由后端提供。")
-    return tuple(_SAMPLES.get(key) or column((f"extra.{key}", key, key), "text", 44, extra(key), about) for key in keys)
+    return tuple(
+        _SAMPLES.get(key) or make_column((f"extra.{key}", key, key), "text", 44, get_extra(key), about) for key in keys
+    )
 
 
 _SAMPLES = {
-    key: column((f"extra.{key}", key, title), "text", width, extra(key), said)
+    key: make_column((f"extra.{key}", key, title), "text", width, get_extra(key), said)
     for key, title, width, said in (
         (SAMPLES, "样本数", 10, ("Number of samples that the row covers.", "该行统计的样本数。")),
         (
@@ -183,7 +193,7 @@ _DTYPES = {
 }
 
 
-def to_pandas(report: Judged) -> pandas.DataFrame:
+def to_pandas(report: JudgedReport) -> pandas.DataFrame:
     """One line a row, one column a column of the table, named by ``Column.key``.
 
     Integers are Int64 and flags boolean (both nullable), numbers float64 (None becomes NaN), index columns hold tuples.
@@ -194,7 +204,7 @@ def to_pandas(report: Judged) -> pandas.DataFrame:
         import pandas as pd
     except ImportError as error:
         raise OutputError("pandas is not installed", hint="pip install 'precision_debug[pandas]'") from error
-    layout = columns(report)
+    layout = list_columns(report)
     series: dict[str, Any] = {
         column.key: pd.Series([column.get(row) for row in report.rows], dtype=_DTYPES[column.kind]) for column in layout
     }

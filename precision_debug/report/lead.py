@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from ..claims import State
-from ..explain import LEAST, MOST, allowed_by, hidden_share
+from ..explain import LEAST, MOST, bound_hidden_share, bound_of
 from ..observe.sample_columns import SAMPLES
 from ..reasons import NOTHING, Reason, Text, as_reason, same
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Row, Status
-from ..registry import wording
-from .advice import advice
-from .blame import blame, culprits, diffuse, harmless, said_of
+from ..registry import find_wording
+from .advice import list_advice
+from .blame import are_culprits_harmless, blame, describe_culprit, diffuse_sentence, named_culprits
 from .decisions import decision_sentence
 from .fix import fix_sentences
 from .model import Report, Verdict
 from .sections import repeat_sentences
-from .tried import tried_sentence
-from .values import newly_broken
-from .words import count, explained, figure, many, percent, were
+from .tried import describe_tried
+from .values import is_newly_broken
+from .words import count, explain_reason, format_count, format_figure, format_percent, were
 
-__all__ = ["LEFT_OVER", "MORE", "lead"]
+__all__ = ["LEFT_OVER", "MORE", "lead_sentences"]
 
 _WRONG_ON_BOTH_SIDES = frozenset({
     "proven_bias_clipped", "proven_bias_scale", "proven_bias_zero_point", "proven_scale", "proven_weight_clipped",
@@ -37,82 +37,87 @@ MORE = " more below."
 """How a sentence ends that says how many further culprits there are."""
 
 
-def lead(report: Report) -> tuple[Text, ...]:
+def lead_sentences(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
-    named, decided = culprits(report), decision_sentence(report)
+    named, decided = named_culprits(report), decision_sentence(report)
     if decided is not None and not named:
-        sentences = [_calm(report)] if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PASS) else []
+        sentences = [_passing_sentence(report)] if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PASS) else []
         sentences.append(decided)
-        if (tried := tried_sentence(report)) is not None:
+        if (tried := describe_tried(report)) is not None:
             sentences.append(tried)
     elif named:
-        who = _small(report, named[0]) or said_of(report, named[0])
-        sentences = [_calm(report), _left_over(named[0], who)] if _tolerated(report) else [who]
-        if (tried := tried_sentence(report)) is not None:
+        who = _minor_culprit_sentence(report, named[0]) or describe_culprit(report, named[0])
+        sentences = [_passing_sentence(report), _residual_sentence(named[0], who)] if _is_tolerated(report) else [who]
+        if (tried := describe_tried(report)) is not None:
             sentences.append(tried)
         if len(named) > 1:
             more = count(len(named) - 1)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
         if decided is not None:  # whoever made the scores wrong comes before what they turned
-            sentences.insert(0 if harmless(report) else 1, decided)
+            sentences.insert(0 if are_culprits_harmless(report) else 1, decided)
     elif report.verdict is Verdict.EXPECTED or (
         report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch
     ):
-        sentences = [_calm(report)]
+        sentences = [_passing_sentence(report)]
     elif report.first_mismatch is not None:
-        sentences = _accused(report)
-        if (tried := tried_sentence(report)) is not None:
+        sentences = _failing_sentences(report)
+        if (tried := describe_tried(report)) is not None:
             sentences.append(tried)
     else:
         sentences = []
     if named and (missing := _without_gradient(report)) is not None:
         sentences.insert(0, missing)  # whoever is named has to do with that
-    if (unmeasured := _unmeasured(report)) is not None:
+    if (unmeasured := _unmeasured_bound_sentence(report)) is not None:
         sentences.append(unmeasured)
     found = fix_sentences(report)
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
-    if named and (placed := _placed(report, named[0])) is not None:
+    if named and (placed := _file_walk_sentence(report, named[0])) is not None:
         sentences.insert(0, placed)
-    proven = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
+    proven = [explain_reason(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
     alike = {as_reason(note).code for note in report.notes} & _WRONG_ON_BOTH_SIDES
     calm = report.first_mismatch is None or report.verdict is Verdict.EXPECTED
     place = 1 if named or (calm and not alike) else 0
     sentences[place:place] = proven
     sentences += repeat_sentences(report)
     if named and report.verdict is Verdict.INCONCLUSIVE:
-        sentences.insert(0, _calm(report))  # whoever makes the error, that nothing is proven comes first
-    if (wrong := _why(report, State.REFUTED)) is not None:
+        sentences.insert(0, _passing_sentence(report))  # whoever makes the error, that nothing is proven comes first
+    if (wrong := _first_claim_sentence(report, State.REFUTED)) is not None:
         of_metric = report.metric is not None and bool(report.spec.metric)
         sentences.insert(len(found) if of_metric else 0, wrong)
     elif report.spec.without_outputs and report.verdict is Verdict.FAIL:
-        sentences.insert(0, _why(report, State.OPEN) or same(""))
+        sentences.insert(0, _first_claim_sentence(report, State.OPEN) or same(""))
     if report.checks:
-        sentences.insert(0, _checked(report))
-    if (changed := _changed(report)) is not None:
+        sentences.insert(0, _user_check_sentence(report))
+    if (changed := _changed_model_sentence(report)) is not None:
         sentences = [changed, *(text for text in sentences if text != changed)]
-    if (kept := _metric_kept(report)) is not None and not found:
+    if (kept := _metric_sentence(report)) is not None and not found:
         sentences.insert(0, kept)
-    sentences[:0] = _departures(report)
+    sentences[:0] = _departure_sentences(report)
     if report.failure:
-        why = explained(report.failure)
+        why = explain_reason(report.failure)
         ended = Text(f"The run ended early: {why.en}.", f"运行提前结束：{why.zh}。")
         done = len(report.compared)
         left = len(report.rows) - done
-        far = Text(
-            f"{count(done)} of {many(len(report.rows), 'tensor')} {were(done)} compared before that,"
-            f" {count(left)} {were(left)} not.",
-            f"此前已比较 {count(len(report.rows))} 个张量中的 {count(done)} 个，{count(left)} 个未比较。",
-        ) if report.explanation is None else Text(
-            f"The comparison was finished before that: {count(done)} of {many(len(report.rows), 'tensor')} {were(done)}"
-            " compared, and the rows of the others say why they were not.",
-            f"对比在此之前已完成：{count(len(report.rows))} 个张量中比较了 {count(done)} 个，其余各行注明原因。",
+        far = (
+            Text(
+                f"{count(done)} of {format_count(len(report.rows), 'tensor')} {were(done)} compared before that,"
+                f" {count(left)} {were(left)} not.",
+                f"此前已比较 {count(len(report.rows))} 个张量中的 {count(done)} 个，{count(left)} 个未比较。",
+            )
+            if report.explanation is None
+            else Text(
+                f"The comparison was finished before that: {count(done)} of"
+                f" {format_count(len(report.rows), 'tensor')} {were(done)}"
+                " compared, and the rows of the others say why they were not.",
+                f"对比在此之前已完成：{count(len(report.rows))} 个张量中比较了 {count(done)} 个，其余各行注明原因。",
+            )
         )
         return (*sentences, ended, far) if named else (ended, far, *sentences)
     return tuple(sentences) or (same(str(report.verdict)),)
 
 
-def _placed(report: Report, culprit: Culprit) -> Text | None:
+def _file_walk_sentence(report: Report, culprit: Culprit) -> Text | None:
     """What a walk through the target's own file says of the first culprit: which operator of the file it is, and why.
 
     It comes first where the culprit's own cause is only that the two do not compute the same."""
@@ -121,81 +126,83 @@ def _placed(report: Report, culprit: Culprit) -> Text | None:
     for note in map(as_reason, report.notes):
         place = note.args.get("place") if note.code in ("wrong_at", "wrong_at_because") else None
         if isinstance(place, Reason) and place.args.get("name") == culprit.name:
-            return explained(note)
+            return explain_reason(note)
     return None
 
 
-def _departures(report: Report) -> list[Text]:
+def _departure_sentences(report: Report) -> list[Text]:
     """That what ran is not what a tool makes by itself: no number that follows is about that tool's own file."""
     notes = dict.fromkeys(as_reason(note) for side in (report.target, report.baseline) for note in side.notes)
-    told = [explained(note) for note in notes if (known := wording(note.code)) is not None and known.departs]
+    told = [explain_reason(note) for note in notes if (known := find_wording(note.code)) is not None and known.departs]
     return [Text(f"What ran is not the tool's own file: {text.en}.", f"运行的不是工具自身生成的文件：{text.zh}。")
             for text in told]  # fmt: skip
 
 
-def _why(report: Report, state: State) -> Text | None:
+def _first_claim_sentence(report: Report, state: State) -> Text | None:
     """Return why the first claim of a state is so, in words; None where there is none."""
-    from .doubts import worded
+    from .doubts import describe_doubt
 
-    return next((worded(claim.why) for claim in report.claims if claim.state is state and claim.why is not None), None)
+    return next(
+        (describe_doubt(claim.why) for claim in report.claims if claim.state is state and claim.why is not None), None
+    )
 
 
-def _changed(report: Report) -> Text | None:
+def _changed_model_sentence(report: Report) -> Text | None:
     """That a side is of a model which is another one by now; None where none is."""
-    from .doubts import worded
+    from .doubts import describe_doubt
 
-    return next((worded(doubt) for doubt in report.doubts if doubt.code == "model_changed"), None)
+    return next((describe_doubt(doubt) for doubt in report.doubts if doubt.code == "model_changed"), None)
 
 
 def _without_gradient(report: Report) -> Text | None:
     """Return which parameters have no gradient in the target, while they have one in the baseline; None where none is
     so."""
-    from .doubts import worded
+    from .doubts import describe_doubt
 
-    return next((worded(doubt) for doubt in report.doubts if doubt.code == "output_no_gradient"), None)
+    return next((describe_doubt(doubt) for doubt in report.doubts if doubt.code == "output_no_gradient"), None)
 
 
-def _tolerated(report: Report) -> bool:
+def _is_tolerated(report: Report) -> bool:
     """Return whether the user's own tolerance is met: then nobody is accused before that is said."""
     return report.verdict is Verdict.PASS and report.spec.tolerance.given and report.first_mismatch is None
 
 
-def _left_over(culprit: Culprit, who: Text) -> Text:
+def _residual_sentence(culprit: Culprit, who: Text) -> Text:
     """Return who makes most of an error that the user accepts."""
-    share = percent(culprit.share or 0.0)
+    share = format_percent(culprit.share or 0.0)
     return Text(
         f"{LEFT_OVER}, one operator makes {share}: {who.en}", f"剩余误差的 {share} 来自一个算子：{who.zh}"
     )
 
 
-def _small(report: Report, culprit: Culprit) -> Text | None:
+def _minor_culprit_sentence(report: Report, culprit: Culprit) -> Text | None:
     """One operator makes most of an error that fails nothing."""
     explanation = report.explanation
-    if explanation is None or not harmless(report):
+    if explanation is None or not are_culprits_harmless(report):
         return None
-    said, share = said_of(report, culprit), culprit.share or 0.0
+    said, share = describe_culprit(report, culprit), culprit.share or 0.0
     who, zhe = ("one channel", "一个通道") if culprit.evidence.get("too") else ("one operator", "一个算子")
     if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PARTIAL):
         return Text(
-            f"{who.capitalize()} makes {percent(share)} of the error: {said.en}",
-            f"误差的 {percent(share)} 来自{zhe}：{said.zh}",
+            f"{who.capitalize()} makes {format_percent(share)} of the error: {said.en}",
+            f"误差的 {format_percent(share)} 来自{zhe}：{said.zh}",
         )
     return Text(
-        f"As expected; {who} makes {percent(share)} of the error: {said.en}",
-        f"符合预期，其中 {percent(share)} 来自{zhe}：{said.zh}",
+        f"As expected; {who} makes {format_percent(share)} of the error: {said.en}",
+        f"符合预期，其中 {format_percent(share)} 来自{zhe}：{said.zh}",
     )
 
 
-def _calm(report: Report) -> Text:
+def _passing_sentence(report: Report) -> Text:
     """Nothing failed: what that rests on."""
     doubtful = report.verdict is Verdict.INCONCLUSIVE
-    if doubtful and (doubt := _why(report, State.OPEN)) is not None:
+    if doubtful and (doubt := _first_claim_sentence(report, State.OPEN)) is not None:
         return doubt
-    worst, beside = _worst(report)
+    worst, beside = _worst_output_sentence(report)
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
         row = report.first_mismatch
         counted = as_reason(row.reason).code.startswith("elements")  # beyond a tolerance that nobody asked for
-        reason = explained(row.non_finite or (NOTHING if counted else row.reason))
+        reason = explain_reason(row.non_finite or (NOTHING if counted else row.reason))
         why = Text(f" ({reason.en})", f"（{reason.zh}）") if reason.en else same("")
         off = Text(
             f"the worst, `{worst.name}`, is off by {worst.relative_l2:.2g} (Rel L2)"
@@ -207,19 +214,20 @@ def _calm(report: Report) -> Text:
             f"The outputs are as expected: {off.en}, although `{row.name}` is out of bounds{why.en}.{beside.en}",
             f"各输出符合预期：{off.zh}，尽管 `{row.name}` 超限{why.zh}。{beside.zh}",
         )
-    agree = _agreeing(report)
+    agree = _agreeing_sentence(report)
     if worst is None:
         return Text(f"{agree.en[:1].upper()}{agree.en[1:]}.", f"{agree.zh}。")
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     proven = any(as_reason(note).code in _WRONG_ON_BOTH_SIDES for note in report.notes)
-    open_ = proven or _unmeasured(report) is not None or bool(culprits(report))
+    open_ = proven or _unmeasured_bound_sentence(report) is not None or bool(named_culprits(report))
     bound = report.explanation.allowed_at.get(worst.name, 0.0) if report.explanation is not None else 0.0
     if bound > MOST and (worst.relative_l2 or 0.0) > MOST:  # of a step's gradient: see explain.steps
         over = Text(
-            f"{over.en}, within its bound of {figure(float(bound))}, which is some times what rounding everywhere"
+            f"{over.en}, within its bound of {format_figure(float(bound))}, which is some times what rounding"
+            f" everywhere"
             " predicts of it",
-            f"{over.zh}，未超过其界限 {figure(float(bound))}（处处舍入对它的预测的若干倍）",
+            f"{over.zh}，未超过其界限 {format_figure(float(bound))}（处处舍入对它的预测的若干倍）",
         )
     en = f"{agree.en[:1].upper()}{agree.en[1:]}" if open_ else f"Nothing to do: {agree.en}"
     if all(row.comparison is not None and row.comparison.identical for row in report.outputs):
@@ -236,12 +244,12 @@ def _calm(report: Report) -> Text:
     )
 
 
-def _agreeing(report: Report) -> Text:
+def _agreeing_sentence(report: Report) -> Text:
     """Return how many of the tensors with an element, which alone can agree, do."""
     compared, agree = report.coverage.compared, report.counts[Status.PASS]
     if agree < compared:
         return Text(
-            f"{count(agree)} of {many(compared, 'compared tensor')} {'agrees' if agree == 1 else 'agree'}",
+            f"{count(agree)} of {format_count(compared, 'compared tensor')} {'agrees' if agree == 1 else 'agree'}",
             f"比较的 {count(compared)} 个张量中有 {count(agree)} 个一致",
         )
     if compared == 1:
@@ -249,7 +257,7 @@ def _agreeing(report: Report) -> Text:
     return Text(f"all {count(compared)} compared tensors agree", f"比较的 {count(compared)} 个张量全部一致")
 
 
-def _worst(report: Report) -> tuple[Row | None, Text]:
+def _worst_output_sentence(report: Report) -> tuple[Row | None, Text]:
     """Return the output that is off the most, and what is said of those of which that says nothing."""
     rows = [row for row in report.outputs if row.relative_l2 is not None]
     rows.sort(key=lambda row: -(row.relative_l2 or 0))
@@ -268,15 +276,15 @@ def _worst(report: Report) -> tuple[Row | None, Text]:
     )  # fmt: skip
 
 
-def _unmeasured(report: Report) -> Text | None:
+def _unmeasured_bound_sentence(report: Report) -> Text | None:
     """Say that the bound of a verdict without a tolerance was not measured, and so may be another one where it is.
 
     None where it was, or where no bound would change the answer."""
     explanation, worst = report.explanation, max((row.relative_l2 or 0.0 for row in report.outputs), default=0.0)
     asked = report.verdict in (Verdict.EXPECTED, Verdict.FAIL) and not report.checks
-    if report.spec.tolerance.given or not asked or worst <= LEAST or culprits(report):
+    if report.spec.tolerance.given or not asked or worst <= LEAST or named_culprits(report):
         return None
-    usual = figure(allowed_by(None, report.target.precision))
+    usual = format_figure(bound_of(None, report.target.precision))
     if explanation is None and report.spec.explain == "off":
         return Text(
             f"The bound of {usual} is the usual one of {report.target.mode}: --explain off does not measure this"
@@ -288,9 +296,10 @@ def _unmeasured(report: Report) -> Text | None:
         return Text(
             f"The bound is the usual one of {report.target.mode}, and this model's own was not measured:"
             f" {explanation.reason}.",
-            f"该界限是 {report.target.mode} 的通常值，未测量该模型自身的界限：{explained(explanation.reason).zh}。",
+            f"该界限是 {report.target.mode} 的通常值，未测量该模型自身的界"
+            f"限：{explain_reason(explanation.reason).zh}。",
         )
-    if explanation is None or explanation.state != "healthy" or (hidden_share(explanation) or 1.0) < _A_CULPRITS:
+    if explanation is None or explanation.state != "healthy" or (bound_hidden_share(explanation) or 1.0) < _A_CULPRITS:
         return None
     if left := explanation.candidates - explanation.tried:
         return Text(
@@ -302,7 +311,7 @@ def _unmeasured(report: Report) -> Text | None:
     return None
 
 
-def _checked(report: Report) -> Text:
+def _user_check_sentence(report: Report) -> Text:
     """Return what the user's own comparison said, which decides."""
     by, times = report.checked_by, report.checked
     bad = {name: share for name, share in report.checks.items() if share < 1}
@@ -319,14 +328,18 @@ def _checked(report: Report) -> Text:
     )
 
 
-def _metric_kept(report: Report) -> Text | None:
+def _metric_sentence(report: Report) -> Text | None:
     """That the user's metric is within its bound, which decides; None where that is not so."""
     change = report.metric
     held_ = any(claim.code == "metric" and claim.state is State.HELD for claim in report.claims)
     if change is None or not (held_ and report.spec.metric_drop) or report.verdict is not Verdict.PASS:
         return None
-    before, after, bound = figure(float(change.baseline)), figure(float(change.target)), report.spec.metric_drop
-    of = many(change.samples, "sample")
+    before, after, bound = (
+        format_figure(float(change.baseline)),
+        format_figure(float(change.target)),
+        report.spec.metric_drop,
+    )
+    of = format_count(change.samples, "sample")
     return Text(
         f"Your metric `{change.name}` holds: {before} for the baseline, {after} for the target ({of}), and it may get"
         f" worse by {bound}.",
@@ -335,28 +348,31 @@ def _metric_kept(report: Report) -> Text | None:
     )
 
 
-def _accused(report: Report) -> list[Text]:
+def _failing_sentences(report: Report) -> list[Text]:
     """No culprit was measured: the first mismatch, and what its numbers say; and why nobody is named."""
     first = report.first_mismatch
     assert first is not None
-    if (fed := _fed_broken(report)) is not None:
+    if (fed := _broken_input_sentence(report)) is not None:
         return [fed]
     explanation = report.explanation
     is_diffuse = explanation is not None and explanation.state == "diffuse"
     lost = [row for row in report.outputs if row.status is Status.FAIL and as_reason(row.reason).code == "slices_lost"]
     if lost:  # what the user loses, before the tensor between that is out of tolerance first
-        row, nobody = lost[0], _not_found(report)
-        reason = explained(row.reason)
+        row, nobody = lost[0], _not_found_sentence(report)
+        reason = explain_reason(row.reason)
         said = Text(f"Of the final output `{row.name}`, {reason.en}.", f"最终输出 `{row.name}`：{reason.zh}。")
-        return [said, diffuse(explanation) if is_diffuse and explanation else Text(f"{nobody.en}.", f"{nobody.zh}。")]
-    if is_diffuse and explanation is not None and not any(map(newly_broken, report.outputs)):
-        return [diffuse(explanation)]
-    reason = explained(first.reason)
+        return [
+            said,
+            diffuse_sentence(explanation) if is_diffuse and explanation else Text(f"{nobody.en}.", f"{nobody.zh}。"),
+        ]
+    if is_diffuse and explanation is not None and not any(map(is_newly_broken, report.outputs)):
+        return [diffuse_sentence(explanation)]
+    reason = explain_reason(first.reason)
     failed = report.counts[Status.FAIL]
     place = Text("the only tensor", "唯一的超差张量")
     if failed > 1:
         place = Text(f"the first of {count(failed)} tensors", f" {count(failed)} 个超差张量中的第一个")
-    nobody = _not_found(report)
+    nobody = _not_found_sentence(report)
     sentences = [
         Text(
             f"{nobody.en}. {first.op_type} `{first.name}` is {place.en} out of tolerance"
@@ -366,16 +382,18 @@ def _accused(report: Report) -> list[Text]:
         )
     ]
     blamed = blame(report).lines
-    sentences += [blamed[0][-1].text] if blamed else list(advice(first, report.target.precision)[:1])
+    sentences += [blamed[0][-1].text] if blamed else list(list_advice(first, report.target.precision)[:1])
     return sentences
 
 
-def _not_found(report: Report) -> Text:
+def _not_found_sentence(report: Report) -> Text:
     """That nobody was found, or looked for."""
-    return Text("No culprit was found", "未找到元凶") if report.explanation is not None else _not_looked(report)
+    return (
+        Text("No culprit was found", "未找到元凶") if report.explanation is not None else _not_looked_sentence(report)
+    )
 
 
-def _fed_broken(report: Report) -> Text | None:
+def _broken_input_sentence(report: Report) -> Text | None:
     """That what both sides were fed holds NaN or Inf, where the baseline's own first tensor out of bounds does."""
     first = report.first_mismatch
     if first is None or first.comparison is None or not first.comparison.base.nan + first.comparison.base.inf:
@@ -395,7 +413,7 @@ def _fed_broken(report: Report) -> Text | None:
     return None
 
 
-def _not_looked(report: Report) -> Text:
+def _not_looked_sentence(report: Report) -> Text:
     """That nobody was looked for, and why: not that nobody was found."""
     nobody = Text("No culprit was looked for", "未归因")
     if report.failure:

@@ -10,22 +10,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..claims import ENDED, NEEDED, Claim, State, Verdict, claims_of, status_of, verdict_of
+from ..claims import ENDED, NEEDED, Claim, State, Verdict, claims_of, exit_status_of, fold_claims
 from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..numbers.number_types import QUANTISED
 from ..numbers.told import Portrait, Repeats, TokenEffects, Tokens
 from ..reasons import Reason, ReasonOrText
-from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Side, Status
+from ..records import ComparedSide, Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Status
 from ..search import Fix, ToKeep
 from .formats import format_of, write
-from .values import newly_broken
+from .values import is_newly_broken
 from .words import is_whole
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMAT_VERSION", "Coverage", "InputInfo", "Report", "Side", "Verdict", "coverage"]
+__all__ = ["FORMAT_VERSION", "ComparedSide", "Coverage", "InputInfo", "Report", "Verdict", "count_coverage"]
 
 
 # How much of the model the comparison covers, and what of the rest is explained.
@@ -62,11 +62,11 @@ class Coverage:
         return self.compared / (self.compared + self.lost + self.hidden) if self.compared else 0.0
 
 
-def coverage(rows: Iterable[Row]) -> Coverage:
+def count_coverage(rows: Iterable[Row]) -> Coverage:
     """Count the rows of a report."""
     compared = fused = unmatched = unseen = vanished = free = hidden = 0
     for row in rows:
-        kind = _kind(row)
+        kind = _kind_of_row(row)
         explained = is_whole(row.reason)
         if row.comparison is not None and kind is not Status.NOT_COMPARED:
             compared += 1
@@ -84,7 +84,7 @@ def coverage(rows: Iterable[Row]) -> Coverage:
     )
 
 
-def _kind(row: Row) -> Status:
+def _kind_of_row(row: Row) -> Status:
     """Return the status, but for tensors without an element, and for what only fails because of its NaN or Inf."""
     if row.comparison is not None:
         empty = not (row.comparison.base.elements or row.comparison.target.elements)
@@ -121,8 +121,8 @@ class Report:
 
     rows: tuple[Row, ...]
     spec: RunSpec
-    baseline: Side
-    target: Side
+    baseline: ComparedSide
+    target: ComparedSide
     inputs: tuple[InputInfo, ...] = ()
     inputs_file: str = ""
     inputs_source: ReasonOrText = ""
@@ -182,8 +182,8 @@ class Report:
         baseline has, or only the target, before or behind a cast; ``--validate`` asks for them too.
         """
         found = [row for row in self.rows if row.non_finite]
-        own = [] if self.spec.validate else [row for row in found if _own_infinities(row)]
-        more = {row.index for row in own} | {row.index for row in found if own and _of_the_same(row, own)}
+        own = [] if self.spec.validate else [row for row in found if _has_own_infinities(row)]
+        more = {row.index for row in own} | {row.index for row in found if own and _are_infinities_own(row, own)}
         return next((row for row in found if row.index not in more), None)
 
     @cached_property
@@ -200,12 +200,12 @@ class Report:
     @property
     def coverage(self) -> Coverage:
         """How many tensors were compared, fused away, unmatched and not seen."""
-        return coverage(self.rows)
+        return count_coverage(self.rows)
 
     @property
     def verdict(self) -> Verdict:
         """The fold of ``claims``: a pass is all of them held, and there is no other way to one."""
-        return verdict_of(self.claims, NEEDED, asked=self._asked)
+        return fold_claims(self.claims, NEEDED, asked=self._asked)
 
     @property
     def _asked(self) -> bool:
@@ -216,7 +216,7 @@ class Report:
     @property
     def exit_status(self) -> int:
         """0 within tolerance or as expected, 1 out of tolerance or inconclusive, 3 partial."""
-        return status_of([self.verdict])
+        return exit_status_of([self.verdict])
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
         """Return the failed rows whose operator itself lost the most.
@@ -227,7 +227,7 @@ class Report:
         failed = [row for row in self.rows if row.status is Status.FAIL]
         if failed and all(row.introduced is not None and row.introduced.rel_l2 == 0 for row in failed):
             failed = [row for row in self.compared if row.introduced is not None and row.introduced.rel_l2]
-        return tuple(sorted(failed, key=_loss, reverse=True)[:count])
+        return tuple(sorted(failed, key=_loss_of_row, reverse=True)[:count])
 
     def save(self, path: str | Path) -> Path:
         """Write the report in the format of the path's suffix (.xlsx .csv .json …). Raises OutputError."""
@@ -280,7 +280,7 @@ class Report:
         return found
 
 
-def _own_infinities(row: Row) -> bool:
+def _has_own_infinities(row: Row) -> bool:
     numbers = row.comparison
     if numbers is None:
         return row.target is None and row.base is not None and not row.base.nan
@@ -288,7 +288,7 @@ def _own_infinities(row: Row) -> bool:
     return not nan and numbers.base.inf == numbers.target.inf and numbers.required_atol != math.inf
 
 
-def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
+def _are_infinities_own(row: Row, own: Sequence[Row]) -> bool:
     """Return whether infinities that only the target shows are the model's own.
 
     Those that the same node makes, or that it reads: what a cast is between is a tensor of its own there."""
@@ -299,12 +299,12 @@ def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
     return any((row.node and row.node == one.node) or {one.name, one.target_name} & {*row.inputs} for one in both)
 
 
-def _loss(row: Row) -> tuple[bool, float]:
+def _loss_of_row(row: Row) -> tuple[bool, float]:
     """Return whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself
     added."""
     comparison, error = row.comparison, row.relative_l2 or 0.0
     apart = comparison is not None and not comparison.shapes_match and row.status is Status.FAIL
-    broken = apart or (comparison is not None and newly_broken(row))
+    broken = apart or (comparison is not None and is_newly_broken(row))
     own = row.introduced
     if own is not None and (own.rel_l2 is not None or own.flips == 0):
         return broken, own.rel_l2 or 0.0

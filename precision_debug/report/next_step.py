@@ -10,11 +10,21 @@ from ..reasons import Text, same
 from ..reasons.causes import CAUSES
 from ..search import ToKeep
 from .model import Report
-from .sections import Cell, plain
-from .tried import OF_THE_ENGINE, other_sentence, tried_sentence
-from .words import explained
+from .sections import Cell, plain_cell
+from .tried import OF_THE_ENGINE, describe_other_fix, describe_tried
+from .words import explain_reason
 
-__all__ = ["FIX", "NEXT", "OR", "PASTE", "PROGRAM", "next_of_culprits", "next_of_many", "search_command", "searching"]
+__all__ = [
+    "FIX",
+    "NEXT",
+    "OR",
+    "PASTE",
+    "PROGRAM",
+    "make_search_command",
+    "search_command",
+    "suggest_for_culprits",
+    "suggest_for_diffuse",
+]
 
 
 # The command of a comparison as the search that follows it.
@@ -68,7 +78,7 @@ OR = Text("Or", "或者")
 NEXT = Text("Next", "下一步")
 
 
-def next_of_culprits(report: Report) -> list[tuple[Cell, ...]]:
+def suggest_for_culprits(report: Report) -> list[tuple[Cell, ...]]:
     """Return what to paste so that the culprits are kept, and what finds less to keep and verifies it."""
     target, explanation = report.target, report.explanation
     named = explanation.culprits if explanation is not None else ()
@@ -83,39 +93,39 @@ def next_of_culprits(report: Report) -> list[tuple[Cell, ...]]:
     if report.fix is not None or not (own or mended):
         return []
     if kept is None:
-        return [(Cell(text=NEXT), plain(searching(report)))]
-    tried = tried_sentence(report)
+        return [(Cell(text=NEXT), plain_cell(make_search_command(report)))]
+    tried = describe_tried(report)
     if tried is None:
-        return [(Cell(text=NEXT), plain(_no_option(target.mode, kept)))]
-    return _tried_lines(report, kept, tried)
+        return [(Cell(text=NEXT), plain_cell(_explain_no_option(target.mode, kept)))]
+    return _format_tried(report, kept, tried)
 
 
-def _tried_lines(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell, ...]]:
+def _format_tried(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell, ...]]:
     """Return what was tried, what to paste, and what looks for less to keep."""
-    lines: list[tuple[Cell, ...]] = [(Cell(text=FIX), plain(tried))]
+    lines: list[tuple[Cell, ...]] = [(Cell(text=FIX), plain_cell(tried))]
     if kept.option:
         lines.append((Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")))
     if kept.option and kept.text:
         lines.append((Cell(text=PROGRAM), Cell(text=same(kept.text), tone="paste")))
     for other in kept.beside:
-        lines.append((Cell(text=OR), plain(other_sentence(report, other))))
+        lines.append((Cell(text=OR), plain_cell(describe_other_fix(report, other))))
         lines.append((Cell(text=PASTE), Cell(text=same(other.option), tone="paste")))
     if kept.unit not in OF_THE_ENGINE:
-        lines.append((Cell(text=NEXT), plain(searching(report))))
+        lines.append((Cell(text=NEXT), plain_cell(make_search_command(report))))
     return lines
 
 
-def next_of_many(report: Report) -> list[tuple[Cell, ...]]:
+def suggest_for_diffuse(report: Report) -> list[tuple[Cell, ...]]:
     """Return the same of an error that nobody is named for: what was tried on the engine, and what to type next."""
-    explanation, kept, tried = report.explanation, report.to_keep, tried_sentence(report)
+    explanation, kept, tried = report.explanation, report.to_keep, describe_tried(report)
     if explanation is None or not is_of_many(explanation) or report.fix is not None or kept is None:
         return []
     if tried is None:
-        return [] if kept.why else [(Cell(text=NEXT), plain(_no_option(report.target.mode, kept)))]
-    return _tried_lines(report, kept, tried)
+        return [] if kept.why else [(Cell(text=NEXT), plain_cell(_explain_no_option(report.target.mode, kept)))]
+    return _format_tried(report, kept, tried)
 
 
-def searching(report: Report) -> Text:
+def make_search_command(report: Report) -> Text:
     """Return the search that follows a comparison, as it is typed where the comparison was typed."""
     typed = search_command(report.spec.command)
     return Text(
@@ -126,8 +136,8 @@ def searching(report: Report) -> Text:
     )
 
 
-def _no_option(mode: str, kept: ToKeep) -> Text:
-    why = explained(kept.why)
+def _explain_no_option(mode: str, kept: ToKeep) -> Text:
+    why = explain_reason(kept.why)
     en, zh = (f" ({why.en})", f"（{why.zh}）") if kept.why else ("", "")
     if kept.modes:
         return Text(

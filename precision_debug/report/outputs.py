@@ -13,10 +13,10 @@ from typing import Any
 from .. import registry
 from ..errors import OutputError, UsageError
 from ..reasons import say
-from .atomic_file import replacing
+from .atomic_file import replace_atomically
 from .formats import format_of
 
-__all__ = ["make_ready", "names", "split", "write"]
+__all__ = ["make_ready", "overlay_names", "split", "write"]
 
 
 # What a report needs is imported while the run is on, which is waited for anyway.
@@ -42,9 +42,9 @@ def make_ready(paths: Iterable[Path], *more: str) -> None:
 # An overlay is a module with ``write(report, path)`` and ``ENDING``, how its files' names end. Unlike a report format
 # it holds only what its viewer can show; nothing reads it back.
 
-def names() -> tuple[str, ...]:
+def overlay_names() -> tuple[str, ...]:
     """Return the overlays that some product declares."""
-    return tuple(sorted(registry.behind("overlays")))
+    return tuple(sorted(registry.list_behind_door("overlays")))
 
 
 def split(output: str) -> tuple[str, str]:
@@ -56,10 +56,10 @@ def split(output: str) -> tuple[str, str]:
     if found is None:
         return "", output
     name, path = found[1], found[2]
-    if name not in names():
-        hint = say("viewers_are", names=" ".join(names()), path=output)
+    if name not in overlay_names():
+        hint = say("viewers_are", names=" ".join(overlay_names()), path=output)
         raise UsageError(say("no_viewer", name=name), where=output, hint=hint)
-    ending = registry.opened("overlays", name).ENDING
+    ending = registry.import_from_door("overlays", name).ENDING
     if not path.lower().endswith(ending) or Path(path).name == ending:
         hint = say("such_as", example=f"{name}:output/report{ending}")
         raise UsageError(say("expects_ending", ending=ending), where=output, hint=hint)
@@ -72,9 +72,9 @@ def write(report: Any, name: str, path: str | Path) -> Path:
     Raises OutputError where the place cannot be written, or the report has nothing that the viewer could show.
     """
     path = Path(path)
-    with replacing(path) as temporary:
+    with replace_atomically(path) as temporary:
         try:
-            registry.opened("overlays", name).write(report, temporary)
+            registry.import_from_door("overlays", name).write(report, temporary)
         except OutputError as error:
             raise OutputError(error.what, where=error.where or str(path), hint=error.hint) from error
     return path

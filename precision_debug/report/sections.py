@@ -14,18 +14,30 @@ from dataclasses import dataclass
 from ..__about__ import __version__
 from ..explain.operators import plain_type
 from ..explain.units import INTEGERS
-from ..inspector import real_precision
-from ..numbers.number_types import CONVERTS, PRECISIONS, QUANTISED, number_type, promised
+from ..inspector import find_real_precision
+from ..numbers.number_types import CONVERTS, PRECISIONS, QUANTISED, find_promise, number_type
 from ..numbers.told import Repeats
 from ..reasons import Text, same
-from ..records import ModelFiles, Row, Side, Slices, Status
-from ..safety.untrusted import linked_file
+from ..records import ComparedSide, ModelFiles, Row, Slices, Status
+from ..safety.untrusted import find_linked_file
 from .model import Report
-from .words import count, duration, explained, figure, percent, shape
+from .words import count, explain_reason, format_duration, format_figure, format_percent, format_shape
 
 __all__ = [
-    "Cell", "Section", "linked", "machine", "now", "pair", "plain", "precision", "processor", "provenance",
-    "repeat_section", "repeat_sentences", "slice_section", "unit_of",
+    "Cell",
+    "Section",
+    "describe_machine",
+    "find_processor",
+    "label_and_value",
+    "linked_cell",
+    "local_time",
+    "make_precision_section",
+    "make_provenance_sections",
+    "make_repeat_section",
+    "make_slice_section",
+    "plain_cell",
+    "repeat_sentences",
+    "unit_of",
 ]  # fmt: skip
 
 
@@ -69,17 +81,17 @@ class Section:
         )  # fmt: skip
 
 
-def plain(text: Text) -> Cell:
+def plain_cell(text: Text) -> Cell:
     """Ordinary text."""
     return Cell(text=text)
 
 
-def pair(label: Text, value: str, tone: str = "") -> tuple[Cell, Cell]:
+def label_and_value(label: Text, value: str, tone: str = "") -> tuple[Cell, Cell]:
     """Return a line of label and value."""
     return Cell(text=label), Cell(text=same(value), tone=tone)
 
 
-def linked(row: Row, tone: str = "") -> Cell:
+def linked_cell(row: Row, tone: str = "") -> Cell:
     """Return the name of a row, leading to it."""
     return Cell(text=same(row.name), tone=tone, row=row.index)
 
@@ -93,7 +105,7 @@ _MOST = 64
 """Lines, at most; the JSON has those of every output."""
 
 
-def slice_section(report: Report) -> Section:
+def make_slice_section(report: Report) -> Section:
     """Return what is lost of each output, and its worst slices besides; no line where every slice is told well."""
     head = (
         Text("Output", "输出"), Text("Axis", "轴"), Text("Slices", "切片"), Text("State", "状态"),
@@ -101,12 +113,12 @@ def slice_section(report: Report) -> Section:
         Text("RMS (base)", "均方根（基线）"), Text("Spread (base)", "离散程度（基线）"),
         Text("Largest (base)", "最大值（基线）"), Text("Largest of the whole (base)", "整个输出的最大值（基线）"),
     )  # fmt: skip
-    lines = [line for row in report.outputs for line in _of_output(row)]
+    lines = [line for row in report.outputs for line in _slices_of_output(row)]
     title = Text("Worst slices of the outputs", "各输出中最差的切片")
     return Section(key="slices", title=title, head=head, lines=tuple(lines[:_MOST]))
 
 
-def _of_output(row: Row) -> Iterator[tuple[Cell, ...]]:
+def _slices_of_output(row: Row) -> Iterator[tuple[Cell, ...]]:
     """Yield those that are lost, and the worst of the others as far as they are worth a line."""
     numbers = row.comparison
     for one in numbers.slices if numbers is not None else ():
@@ -116,19 +128,19 @@ def _of_output(row: Row) -> Iterator[tuple[Cell, ...]]:
         )  # fmt: skip
         far = bool(one.spread) and float(one.error) >= _WORTH_A_LINE * float(one.spread)
         if one.lost or (far and not told_of):
-            yield _line(row, one)
+            yield _slice_line(row, one)
 
 
-def _line(row: Row, one: Slices) -> tuple[Cell, ...]:
+def _slice_line(row: Row, one: Slices) -> tuple[Cell, ...]:
     ends = str(one.first) if one.first == one.last else f"{one.first} - {one.last}"
     state = Text("lost", "已丢失") if one.lost else Text("told", "尚可分辨")
-    share = percent(float(one.error) / float(one.size)) if one.size else "inf"
+    share = format_percent(float(one.error) / float(one.size)) if one.size else "inf"
     figures = (one.error, one.size, one.spread, one.peak, one.largest)
     return (
-        linked(row), Cell(text=same(str(one.axis)), right=True),
-        plain(Text(f"{ends} of {count(one.of)}", f"{count(one.of)} 个中的 {ends}")),
+        linked_cell(row), Cell(text=same(str(one.axis)), right=True),
+        plain_cell(Text(f"{ends} of {count(one.of)}", f"{count(one.of)} 个中的 {ends}")),
         Cell(text=state, tone="bad" if one.lost else "muted"), Cell(text=same(share), right=True),
-        *(Cell(text=same(figure(float(value))), right=True) for value in figures),
+        *(Cell(text=same(format_figure(float(value))), right=True) for value in figures),
     )  # fmt: skip
 
 
@@ -137,7 +149,7 @@ def _line(row: Row, one: Slices) -> tuple[Cell, ...]:
 _TOLD = "Real Precision"
 
 
-def _held(row: Row) -> str:
+def _held_type(row: Row) -> str:
     """Return what the operator that made it computes in, as far as its own tensor tells; "" for the carriers
     between."""
     side = row.comparison.target if row.comparison is not None else None
@@ -160,17 +172,17 @@ def _multiplies_integers(row: Row) -> bool:
     return row.status is Status.UNMATCHED and bool(QUANTISED.search(kind)) and not CONVERTS.fullmatch(kind)
 
 
-def precision(report: Report) -> Section:
+def make_precision_section(report: Report) -> Section:
     """Return layers by real precision where an engine told them; else tensors by the type in which the target holds
     them."""
     if report.layers:
-        found = Counter(real_precision(layer)[0] or "?" for layer in report.layers if not layer.is_reformat)
+        found = Counter(find_real_precision(layer)[0] or "?" for layer in report.layers if not layer.is_reformat)
         what, source = Text("Layers", "层数"), Text("reported by the engine's inspector", "由引擎 inspector 给出")
     elif any(_TOLD in row.extra for row in report.rows):
         found = Counter(row.extra[_TOLD] for row in report.rows if _TOLD in row.extra)
         what, source = Text("Tensors", "张量数"), Text("reported by the engine", "由引擎给出")
     else:
-        found = Counter(filter(None, map(_held, report.rows)))
+        found = Counter(filter(None, map(_held_type, report.rows)))
         if whole := len({row.node or row.name for row in report.rows if _multiplies_integers(row)}):
             found["INT8"] += whole
         what = Text("Tensors", "张量数")
@@ -187,10 +199,10 @@ def precision(report: Report) -> Section:
         head=(Text("Precision", "精度"), what, Text("Share", "占比"), Text("Told by", "依据")),
         lines=tuple(
             (
-                plain(same(name)),
+                plain_cell(same(name)),
                 Cell(text=same(count(number)), right=True),
-                Cell(text=same(percent(number / total)), right=True),
-                plain(source),
+                Cell(text=same(format_percent(number / total)), right=True),
+                plain_cell(source),
             )
             for name, number in found.most_common(8)
         ),
@@ -202,39 +214,39 @@ def unit_of(report: Report) -> float:
     explanation = report.explanation
     if explanation is not None and explanation.unit:
         return explanation.unit
-    promise = promised(report.target.precision)
-    return promise.rounding if promise.narrow and promise.rounding else promised("float32").rounding
+    promise = find_promise(report.target.precision)
+    return promise.rounding if promise.narrow and promise.rounding else find_promise("float32").rounding
 
 
 # Where and when a report was made.
 
-def machine() -> dict[str, str]:
+def describe_machine() -> dict[str, str]:
     """Return what the report says of where it was made."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "precision_debug": __version__,
         "python": platform.python_version(),
-        "platform": _platform(),
+        "platform": _platform_text(),
         "host": platform.node(),
-        "processor": processor(),
+        "processor": find_processor(),
         "cores": str(count),
         "executable": sys.executable,
     }
 
 
-def now() -> str:
+def local_time() -> str:
     """Local time to the second, ISO 8601 with its offset."""
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def _platform() -> str:
+def _platform_text() -> str:
     """As ``platform.platform``, which starts a process to ask for the processor and leaves the answer out."""
     system = platform.uname()
     name = f"{system.system}-{system.release}-{system.machine}"
     return name if sys.platform != "linux" else "-with-".join(filter(None, [name, "".join(platform.libc_ver())]))
 
 
-def processor() -> str:
+def find_processor() -> str:
     """Return the processor's model where the system tells it, else its kind."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -253,64 +265,64 @@ SIMULATION = Text(
 )
 
 
-def provenance(report: Report, tolerance: tuple[Text, ...]) -> tuple[Section, ...]:
+def make_provenance_sections(report: Report, tolerance: tuple[Text, ...]) -> tuple[Section, ...]:
     """Sections "run", "tolerance", "inputs", "saved" and "environment"; tolerance: the rule in words."""
-    rule = [plain(Text("Rule", "规则")), *[plain(same(""))] * (len(tolerance) - 1)]
+    rule = [plain_cell(Text("Rule", "规则")), *[plain_cell(same(""))] * (len(tolerance) - 1)]
     return (
         _run(report),
         Section(
             key="tolerance",
             title=Text("Tolerance", "容差"),
-            lines=tuple((label, plain(sentence)) for label, sentence in zip(rule, tolerance, strict=True)),
+            lines=tuple((label, plain_cell(sentence)) for label, sentence in zip(rule, tolerance, strict=True)),
         ),
-        _inputs(report),
-        _saved(report),
-        _environment(report),
+        _make_inputs_section(report),
+        _make_saved_section(report),
+        _make_environment_section(report),
     )
 
 
 def _run(report: Report) -> Section:
     spec = report.spec
-    lines = [pair(Text("Command", "命令"), spec.command, "code")] if spec.command else []
+    lines = [label_and_value(Text("Command", "命令"), spec.command, "code")] if spec.command else []
     if spec.options_from:
-        lines.append(pair(Text("Options from", "选项来自"), spec.options_from))
-    lines.append(pair(Text("Model", "模型"), _files(spec.model)))
+        lines.append(label_and_value(Text("Options from", "选项来自"), spec.options_from))
+    lines.append(label_and_value(Text("Model", "模型"), _files_text(spec.model)))
     if spec.baseline_model is not None:
-        lines.append(pair(Text("Baseline model", "基线模型"), _files(spec.baseline_model)))
-    lines += _side(Text("Baseline", "基线"), report.baseline)
-    lines += _side(Text("Target", "目标"), report.target)
+        lines.append(label_and_value(Text("Baseline model", "基线模型"), _files_text(spec.baseline_model)))
+    lines += _side_lines(Text("Baseline", "基线"), report.baseline)
+    lines += _side_lines(Text("Target", "目标"), report.target)
     tensors = [f"{count(side.tensors)} ({side.mode})" for side in (report.baseline, report.target)]
-    lines.append(pair(Text("Tensors in the graph", "图中张量数"), ", ".join(tensors)))
+    lines.append(label_and_value(Text("Tensors in the graph", "图中张量数"), ", ".join(tensors)))
     if report.inputs_source:
-        lines.append((plain(Text("Inputs", "输入")), plain(explained(report.inputs_source))))
+        lines.append((plain_cell(Text("Inputs", "输入")), plain_cell(explain_reason(report.inputs_source))))
     label = Text("Notes", "说明")
     for note in report.notes:
-        lines.append((plain(label), plain(explained(note))))
+        lines.append((plain_cell(label), plain_cell(explain_reason(note))))
         label = same("")
     return Section(key="run", title=Text("Run", "运行"), lines=tuple(lines))
 
 
-def _files(model: ModelFiles) -> str:
+def _files_text(model: ModelFiles) -> str:
     return "  ".join(path for path in (model.path, model.params_file) if path)
 
 
-def _side(title: Text, side: Side) -> list[tuple[Cell, Cell]]:
-    parts = [part for part in (side.backend, duration(side.seconds)) if part]
-    lines = [pair(title, f"{side.mode} ({', '.join(parts)})" if parts else side.mode)]
+def _side_lines(title: Text, side: ComparedSide) -> list[tuple[Cell, Cell]]:
+    parts = [part for part in (side.backend, format_duration(side.seconds)) if part]
+    lines = [label_and_value(title, f"{side.mode} ({', '.join(parts)})" if parts else side.mode)]
     if side.simulation:
-        lines.append((plain(same("")), Cell(text=SIMULATION, tone="warn")))
-    lines += [(plain(same("")), plain(explained(note))) for note in side.notes]
+        lines.append((plain_cell(same("")), Cell(text=SIMULATION, tone="warn")))
+    lines += [(plain_cell(same("")), plain_cell(explain_reason(note))) for note in side.notes]
     return lines
 
 
-def _inputs(report: Report) -> Section:
+def _make_inputs_section(report: Report) -> Section:
     lines = [
         (
-            plain(same(each.name)),
-            plain(same(each.dtype)),
-            plain(same(shape(each.shape))),
-            plain(same(f"{figure(each.min)} … {figure(each.max)}" if each.min is not None else "")),
-            plain(same(report.inputs_file)),
+            plain_cell(same(each.name)),
+            plain_cell(same(each.dtype)),
+            plain_cell(same(format_shape(each.shape))),
+            plain_cell(same(f"{format_figure(each.min)} … {format_figure(each.max)}" if each.min is not None else "")),
+            plain_cell(same(report.inputs_file)),
             Cell(text=same(each.sha256[:32]), tone="code"),
         )
         for each in report.inputs
@@ -326,14 +338,14 @@ def _inputs(report: Report) -> Section:
     )  # fmt: skip
 
 
-def _saved(report: Report) -> Section:
+def _make_saved_section(report: Report) -> Section:
     rows = {row.name: row for row in report.rows}
     lines = [
         (
-            linked(rows[name]) if name in rows else plain(same(name)),
+            linked_cell(rows[name]) if name in rows else plain_cell(same(name)),
             Cell(text=same(f"{place}.baseline"), tone="code"),
             Cell(text=same(f"{place}.target"), tone="code"),
-            Cell(text=same(report.tensors_file), file=linked_file(report.tensors_file)),
+            Cell(text=same(report.tensors_file), file=find_linked_file(report.tensors_file)),
         )
         for place, name in enumerate(report.saved_tensors if report.tensors_file else (), 1)
     ]
@@ -345,17 +357,17 @@ def _saved(report: Report) -> Section:
     )
 
 
-def _environment(report: Report) -> Section:
+def _make_environment_section(report: Report) -> Section:
     lines = []
     for title, side in ((Text("Baseline", "基线"), report.baseline), (Text("Target", "目标"), report.target)):
         if side.versions:
             text = ", ".join(f"{name} {version}" for name, version in side.versions.items())
-            lines.append(pair(Text(f"{title.en} versions", f"{title.zh}版本"), text))
-    lines += [pair(same(name), text) for name, text in report.machine.items()]
+            lines.append(label_and_value(Text(f"{title.en} versions", f"{title.zh}版本"), text))
+    lines += [label_and_value(same(name), text) for name, text in report.machine.items()]
     if report.started:
-        lines.append(pair(Text("Started", "开始时间"), report.started))
+        lines.append(label_and_value(Text("Started", "开始时间"), report.started))
     if report.seconds:
-        lines.append(pair(Text("Duration", "耗时"), duration(report.seconds)))
+        lines.append(label_and_value(Text("Duration", "耗时"), format_duration(report.seconds)))
     return Section(key="environment", title=Text("Environment", "环境"), lines=tuple(lines))
 
 
@@ -388,9 +400,9 @@ def repeat_sentences(report: Report) -> tuple[Text, ...]:
             ),
         )
     outputs = [row for row in apart if row.is_output]
-    worst = max(outputs or apart, key=_distance)
-    begins = _begins(report, repeats)
-    between, error = figure(_distance(worst)), figure(worst.relative_l2) or "0"
+    worst = max(outputs or apart, key=_distance_between_builds)
+    begins = _first_random_sentence(report, repeats)
+    between, error = format_figure(_distance_between_builds(worst)), format_figure(worst.relative_l2) or "0"
     if report.outputs and not outputs:
         return (
             Text(
@@ -418,7 +430,7 @@ def repeat_sentences(report: Report) -> tuple[Text, ...]:
     )
 
 
-def _begins(report: Report, repeats: Repeats) -> Text:
+def _first_random_sentence(report: Report, repeats: Repeats) -> Text:
     by_name = {row.name: row for row in report.rows}
     first = [by_name[name] for name in repeats.first if name in by_name]
     if not first:
@@ -427,7 +439,7 @@ def _begins(report: Report, repeats: Repeats) -> Text:
     return Text(f"; it begins at {named}", f"；始于 {named}")
 
 
-def repeat_section(report: Report) -> Section:
+def make_repeat_section(report: Report) -> Section:
     """Return each build's error by output, where the randomness begins, and where it is largest; no lines without
     repeats."""
     repeats, title = report.repeats, Text("Builds of the target", "目标的多次构建")
@@ -436,38 +448,46 @@ def repeat_section(report: Report) -> Section:
     rows = [row for row in report.rows if row.repeated is not None]
     apart = [row for row in rows if row.repeated is not None and row.repeated.times]
     lines: list[tuple[Cell, ...]] = [
-        pair(Text("builds", "构建次数"), count(repeats.count)),
-        pair(Text("seconds each", "每次耗时"), ", ".join(duration(float(one)) for one in repeats.seconds)),
-        pair(Text("tensors that differ", "有差异的张量"), f"{count(len(apart))} / {count(len(rows))}"),
+        label_and_value(Text("builds", "构建次数"), count(repeats.count)),
+        label_and_value(
+            Text("seconds each", "每次耗时"), ", ".join(format_duration(float(one)) for one in repeats.seconds)
+        ),
+        label_and_value(Text("tensors that differ", "有差异的张量"), f"{count(len(apart))} / {count(len(rows))}"),
     ]
     if repeats.sample is not None:
-        lines.append(pair(Text("sample", "样本"), str(repeats.sample)))
+        lines.append(label_and_value(Text("sample", "样本"), str(repeats.sample)))
     for name, errors in repeats.errors.items():
         label = Text(f"Rel L2 of each, {name}", f"各次相对 L2 误差，{name}")
-        lines.append(pair(label, ", ".join(figure(float(error)) for error in errors)))
+        lines.append(label_and_value(label, ", ".join(format_figure(float(error)) for error in errors)))
     by_name = {row.name: row for row in apart}
     label = Text("it begins at", "差异始于")
     for name in repeats.first:
         if name in by_name:
-            lines.append((plain(label), linked(by_name[name]), plain(_apart(by_name[name]))))
+            lines.append((plain_cell(label), linked_cell(by_name[name]), plain_cell(_distance_text(by_name[name]))))
             label = same("")
     label = Text("it is largest at", "差异最大处")
-    for row in sorted(apart, key=_distance, reverse=True)[:_SHOWN]:
-        lines.append((plain(label), linked(row), plain(_apart(row))))
+    for row in sorted(apart, key=_distance_between_builds, reverse=True)[:_SHOWN]:
+        lines.append((plain_cell(label), linked_cell(row), plain_cell(_distance_text(row))))
         label = same("")
     if repeats.tactics_changed:
         more = f" ({count(repeats.tactics_changed)})" if repeats.tactics_changed > len(repeats.tactics) else ""
-        lines.append(pair(Text("layers with other tactics", "所用 tactic 不同的层"), ", ".join(repeats.tactics) + more))
+        lines.append(
+            label_and_value(
+                Text("layers with other tactics", "所用 tactic 不同的层"), ", ".join(repeats.tactics) + more
+            )
+        )
     if repeats.not_in_all:
-        lines.append(pair(Text("tensors not in every build", "并非每次都有的张量"), ", ".join(repeats.not_in_all)))
+        lines.append(
+            label_and_value(Text("tensors not in every build", "并非每次都有的张量"), ", ".join(repeats.not_in_all))
+        )
     return Section(key="repeats", title=title, lines=tuple(lines))
 
 
-def _apart(row: Row) -> Text:
-    between, error = figure(_distance(row)), figure(row.relative_l2) or "0"
+def _distance_text(row: Row) -> Text:
+    between, error = format_figure(_distance_between_builds(row)), format_figure(row.relative_l2) or "0"
     return Text(f"{between} apart, error {error}", f"相差 {between}，误差 {error}")
 
 
-def _distance(row: Row) -> float:
+def _distance_between_builds(row: Row) -> float:
     apart = 0.0 if row.repeated is None else float(row.repeated.rel_l2)
     return math.inf if math.isnan(apart) else apart

@@ -10,22 +10,40 @@ from ..claims import State
 from ..reasons import Text, same
 from ..reasons.claims import CLAIM_NAME
 from ..records import Row, Status
-from .advice import advice, finer_than_rounding
-from .blame import blame, culprits, expectation
-from .doubts import claim_text, rests_on, worded
+from .advice import advise_on_fine_tolerance, list_advice
+from .blame import blame, describe_expectation, named_culprits
+from .doubts import claim_text, describe_doubt, describe_held_claims
 from .fix import FIX_NAME, fix_sections
-from .layout import tolerance_text
-from .lead import lead
+from .layout import describe_tolerance
+from .lead import lead_sentences
 from .model import Report, Verdict
 from .next_step import FIX
-from .sections import Cell, Section, linked, pair, plain, precision, provenance, repeat_section, slice_section
-from .tokens import effect_sections, token_section
-from .values import growth, newly_broken
-from .words import are, count, explained, figure, general, many, percent, were
+from .sections import (
+    Cell,
+    Section,
+    label_and_value,
+    linked_cell,
+    make_precision_section,
+    make_provenance_sections,
+    make_repeat_section,
+    make_slice_section,
+    plain_cell,
+)
+from .tokens import make_effect_sections, make_token_section
+from .values import compute_growth, is_newly_broken
+from .words import are, count, explain_reason, format_count, format_figure, format_percent, generalise, were
 
 __all__ = [
-    "STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "status_name", "status_text",
-    "summary", "worst_by",
+    "STATUS_NAME",
+    "STATUS_TEXT",
+    "STATUS_TONE",
+    "VERDICT_NAME",
+    "Summary",
+    "describe_shares",
+    "describe_status",
+    "name_status",
+    "name_worst_order",
+    "summarise",
 ]  # fmt: skip
 
 _NAMES_SHOWN = 3
@@ -84,14 +102,14 @@ class Summary:
     links: tuple[tuple[Text, int], ...] = ()
 
 
-def status_name(report: Report, status: Status) -> Text:
+def name_status(report: Report, status: Status) -> Text:
     """Return what people call a status in this report.
 
     Where no tolerance was given, nothing "passes" beside the count of elements beyond 1e-4: it is as expected."""
     return _EXPECTED[0] if _is_expected(report, status) else STATUS_NAME[status]
 
 
-def status_text(report: Report, status: Status) -> Text:
+def describe_status(report: Report, status: Status) -> Text:
     """Return what it means."""
     return _EXPECTED[1] if _is_expected(report, status) else STATUS_TEXT[status]
 
@@ -106,37 +124,37 @@ _EXPECTED = (
 )
 
 
-def summary(report: Report) -> Summary:
+def summarise(report: Report) -> Summary:
     """Return the summary of a report; sections that have nothing to say are left out."""
     headline, tone = VERDICT_NAME[report.verdict], _TONES[report.verdict]
     if report.fix is not None and not report.failure:  # the question was what to keep; the verdict is the table's
         headline, tone = FIX_NAME[report.fix.state]
-    said = lead(report)
+    said = lead_sentences(report)
     made = (
         *fix_sections(report),
-        _beside(blame(report), said),
-        _first(report),
-        _worst(report),
-        _outputs(report),
-        _scores(report),
-        slice_section(report),
-        token_section(report),
-        *effect_sections(report),
-        repeat_section(report),
-        precision(report),
-        _claims(report),
-        _counts(report),
-        _uncompared(report),
-        *provenance(report, tolerance_text(report.spec.tolerance)),
+        _without_told(blame(report), said),
+        _make_first_section(report),
+        _make_worst_section(report),
+        _make_outputs_section(report),
+        _make_scores_section(report),
+        make_slice_section(report),
+        make_token_section(report),
+        *make_effect_sections(report),
+        make_repeat_section(report),
+        make_precision_section(report),
+        _make_claims_section(report),
+        _make_counts_section(report),
+        _make_uncompared_section(report),
+        *make_provenance_sections(report, describe_tolerance(report.spec.tolerance)),
     )
     return Summary(
-        headline=headline, lead=said, details=tuple(_details(report)), tone=tone,
+        headline=headline, lead=said, details=tuple(_detail_sentences(report)), tone=tone,
         sections=tuple(section.without_empty_columns() for section in made if section.lines),
-        links=tuple(_links(report)),
+        links=tuple(_iterate_links(report)),
     )  # fmt: skip
 
 
-def _beside(section: Section, said: Sequence[Text]) -> Section:
+def _without_told(section: Section, said: Sequence[Text]) -> Section:
     """Without what the lead has told already: the fix, or why nobody is named."""
     lines = tuple(
         line for line in section.lines if not (line[0].text == FIX or len(line) == 1) or line[-1].text not in said
@@ -144,9 +162,9 @@ def _beside(section: Section, said: Sequence[Text]) -> Section:
     return dataclasses.replace(section, lines=lines)
 
 
-def _links(report: Report) -> Iterator[tuple[Text, int]]:
+def _iterate_links(report: Report) -> Iterator[tuple[Text, int]]:
     by_name = {row.name: row for row in report.rows}
-    found = [by_name[one.name] for one in culprits(report) if one.name in by_name][:_NAMES_SHOWN]
+    found = [by_name[one.name] for one in named_culprits(report) if one.name in by_name][:_NAMES_SHOWN]
     if not found and report.first_mismatch is not None:
         found = [report.first_mismatch]
     for row in found:
@@ -154,26 +172,28 @@ def _links(report: Report) -> Iterator[tuple[Text, int]]:
         yield Text(f"Row of {name}", f"查看 {name}"), row.index
 
 
-def _details(report: Report) -> list[Text]:
-    details = [*expectation(report)]
+def _detail_sentences(report: Report) -> list[Text]:
+    details = [*describe_expectation(report)]
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
     more = Text(f"; {count(rest)} {were(rest)} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
     failed = counts[Status.FAIL]
     if compared and failed and report.verdict is Verdict.EXPECTED:
         but = Text(", while no output is", "，而各输出均未超限")
-        if culprits(report):
+        if named_culprits(report):
             but = Text("; the outputs are as expected", "；输出符合预期")
         details.append(
             Text(
-                f"{count(failed)} of {many(compared, 'compared tensor')} {are(failed)} out of bounds{but.en}{more.en}.",
+                f"{count(failed)} of {format_count(compared, 'compared tensor')} {are(failed)} out of"
+                f" bounds{but.en}{more.en}.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超限{but.zh}{more.zh}。",
             )
         )
     elif compared and failed:
         details.append(
             Text(
-                f"{count(failed)} of {many(compared, 'compared tensor')} {are(failed)} out of tolerance{more.en}.",
+                f"{count(failed)} of {format_count(compared, 'compared tensor')} {are(failed)} out of"
+                f" tolerance{more.en}.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差{more.zh}。",
             )
         )
@@ -184,16 +204,16 @@ def _details(report: Report) -> list[Text]:
         )  # fmt: skip
         details.append(
             Text(
-                f"{all_en}{many(compared, 'compared tensor')} {are(passed)} within tolerance{more.en}.",
+                f"{all_en}{format_count(compared, 'compared tensor')} {are(passed)} within tolerance{more.en}.",
                 f"比较的 {count(compared)} 个张量{all_zh}在容差内{more.zh}。",
             )
         )
     if compared != covered.total:
-        details.append(shares(report))
-    rests = rests_on(report)
+        details.append(describe_shares(report))
+    rests = describe_held_claims(report)
     details.append(Text(f"Rests on: {rests.en}.", f"依据：{rests.zh}。"))
-    details += [worded(doubt) for doubt in report.doubts]
-    details += finer_than_rounding(report) if report.spec.tolerance.given else []
+    details += [describe_doubt(doubt) for doubt in report.doubts]
+    details += advise_on_fine_tolerance(report) if report.spec.tolerance.given else []
     for side, en, zh in ((report.baseline, "The baseline", "基线"), (report.target, "The target", "目标")):
         if side.simulation:
             details.append(
@@ -205,7 +225,7 @@ def _details(report: Report) -> list[Text]:
     return details
 
 
-def shares(report: Report) -> Text:
+def describe_shares(report: Report) -> Text:
     """Return what became of the tensors of both sides, as shares of all of them."""
     covered = report.coverage
     en, zh = [], []
@@ -217,22 +237,24 @@ def shares(report: Report) -> Text:
     ):
         if not number:
             continue
-        share = percent(number / covered.total)
+        share = format_percent(number / covered.total)
         en.append(f"{count(number)} {name.en} ({share})")
         zh.append(f"{name.zh} {count(number)}（{share}）")
     total = count(covered.total)
-    return Text(f"Of {many(covered.total, 'tensor')}: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。")
+    return Text(
+        f"Of {format_count(covered.total, 'tensor')}: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。"
+    )
 
 
-def _claims(report: Report) -> Section:
+def _make_claims_section(report: Report) -> Section:
     """Return each claim of a pass: what it rests on, or why it is open or wrong."""
     lines = []
     for claim in report.claims:
-        said = worded(claim.why) if claim.why is not None else claim_text(claim)
+        said = describe_doubt(claim.why) if claim.why is not None else claim_text(claim)
         name = CLAIM_NAME.get(claim.code)
         shown = name if name is not None else same(claim.code)
         state = Cell(text=_STATE_NAME[claim.state], tone=_STATE_TONE[claim.state])
-        lines.append((plain(shown), state, plain(said)))
+        lines.append((plain_cell(shown), state, plain_cell(said)))
     head = (Text("Claim", "断言"), Text("State", "状态"), Text("Evidence, or why not", "依据，或不成立的原因"))
     return Section(key="claims", title=Text("What the verdict rests on", "结论的依据"), head=head, lines=tuple(lines))
 
@@ -243,7 +265,7 @@ _STATE_NAME = {
 _STATE_TONE = {State.HELD: "good", State.OPEN: "warn", State.REFUTED: "bad"}
 
 
-def _first(report: Report) -> Section:
+def _make_first_section(report: Report) -> Section:
     row = report.first_mismatch
     expected = report.verdict is Verdict.EXPECTED
     title = Text("First mismatch, in execution order", "首个超差张量（按执行顺序）")
@@ -252,46 +274,46 @@ def _first(report: Report) -> Section:
     if row is None:
         return Section(key="first", title=title)
     lines = [
-        (plain(Text("Tensor", "张量")), linked(row, "bad")),
-        pair(Text("Operator", "算子"), f"{row.op_type}  {row.node}".strip()),
-        pair(Text("Shape", "形状"), row.shape_text),
+        (plain_cell(Text("Tensor", "张量")), linked_cell(row, "bad")),
+        label_and_value(Text("Operator", "算子"), f"{row.op_type}  {row.node}".strip()),
+        label_and_value(Text("Shape", "形状"), row.shape_text),
     ]
     numbers = row.comparison
     if row.non_finite:
-        lines.append((plain(Text("NaN and Inf", "NaN 与 Inf")), plain(explained(row.non_finite))))
+        lines.append((plain_cell(Text("NaN and Inf", "NaN 与 Inf")), plain_cell(explain_reason(row.non_finite))))
     if numbers is None:
         return Section(key="first", title=title, lines=tuple(lines))
     if report.spec.tolerance.given and numbers.mismatched is not None and numbers.base.elements:
-        share = percent(numbers.mismatched / numbers.base.elements)
+        share = format_percent(numbers.mismatched / numbers.base.elements)
         text = f"{count(numbers.mismatched)} / {count(numbers.base.elements)} ({share})"
-        lines.append(pair(Text("Mismatched elements", "不一致元素"), text))
+        lines.append(label_and_value(Text("Mismatched elements", "不一致元素"), text))
     for label, value in (
         (Text("Max absolute error", "最大绝对误差"), numbers.max_abs),
         (Text("Max relative error", "最大相对误差"), numbers.max_rel),
         (Text("Relative L2 error", "相对 L2 误差"), row.relative_l2),
-        (Text("Error growth", "误差放大倍数"), growth(row)),
+        (Text("Error growth", "误差放大倍数"), compute_growth(row)),
     ):
         if value is not None:
-            lines.append(pair(label, figure(value)))
+            lines.append(label_and_value(label, format_figure(value)))
     label = Text("What to look at", "建议检查")
-    for sentence in () if expected else advice(row, report.target.precision):
-        lines.append((plain(label), plain(sentence)))
+    for sentence in () if expected else list_advice(row, report.target.precision):
+        lines.append((plain_cell(label), plain_cell(sentence)))
         label = same("")
     return Section(key="first", title=title, lines=tuple(lines))
 
 
-def _worst(report: Report) -> Section:
+def _make_worst_section(report: Report) -> Section:
     rows = report.worst() if report.verdict is not Verdict.EXPECTED else []
-    by = worst_by(rows)
+    by = name_worst_order(rows)
     return Section(
         key="worst",
         title=Text(f"Worst operators, {by.en}", f"损失最大的算子，{by.zh}"),
         head=_ROW_HEAD,
-        lines=tuple(_row_line(row, report) for row in rows),
+        lines=tuple(_format_row(row, report) for row in rows),
     )
 
 
-def worst_by(rows: Sequence[Row]) -> Text:
+def name_worst_order(rows: Sequence[Row]) -> Text:
     """Return what the worst operators are sorted by: a measured error, or the growth of the error, which is none."""
     measured = [row for row in rows if row.introduced is not None]
     if len(measured) == len(rows):
@@ -308,12 +330,12 @@ def worst_by(rows: Sequence[Row]) -> Text:
     )
 
 
-def _outputs(report: Report) -> Section:
+def _make_outputs_section(report: Report) -> Section:
     return Section(
         key="outputs",
         title=Text("Final outputs", "最终输出"),
         head=_ROW_HEAD,
-        lines=tuple(_row_line(row, report) for row in report.outputs),
+        lines=tuple(_format_row(row, report) for row in report.outputs),
     )
 
 
@@ -329,56 +351,64 @@ _ROW_HEAD = (
 )
 
 
-def _row_line(row: Row, report: Report) -> tuple[Cell, ...]:
+def _format_row(row: Row, report: Report) -> tuple[Cell, ...]:
     """Elements are counted only by a tolerance that somebody gave."""
     numbers = row.comparison
-    status = Cell(text=status_name(report, row.status), tone=STATUS_TONE[row.status])
+    status = Cell(text=name_status(report, row.status), tone=STATUS_TONE[row.status])
     if numbers is None:
-        return (linked(row), plain(same(row.op_type)), status, *[plain(same(""))] * 5)
+        return (linked_cell(row), plain_cell(same(row.op_type)), status, *[plain_cell(same(""))] * 5)
     counted = report.spec.tolerance.given and numbers.mismatched is not None
-    share = percent((numbers.mismatched or 0) / max(1, numbers.base.elements)) if counted else ""
-    broken = _broken(row)
-    cells = (share, broken or figure(numbers.max_abs), broken or figure(row.relative_l2),
-             "" if broken else figure(numbers.cosine_distance))  # fmt: skip
-    grown = figure(growth(row))
+    share = format_percent((numbers.mismatched or 0) / max(1, numbers.base.elements)) if counted else ""
+    broken = _describe_broken(row)
+    cells = (share, broken or format_figure(numbers.max_abs), broken or format_figure(row.relative_l2),
+             "" if broken else format_figure(numbers.cosine_distance))  # fmt: skip
+    grown = format_figure(compute_growth(row))
     return (
-        linked(row),
-        plain(same(row.op_type)),
+        linked_cell(row),
+        plain_cell(same(row.op_type)),
         status,
         *(Cell(text=same(cell), right=True) for cell in (*cells, grown)),
     )
 
 
-def _broken(row: Row) -> str:
+def _describe_broken(row: Row) -> str:
     """Return what stands on one side alone, in place of errors that are infinite."""
     numbers = row.comparison
-    if numbers is None or not newly_broken(row):
+    if numbers is None or not is_newly_broken(row):
         return ""
     return "NaN" if numbers.target.nan != numbers.base.nan else "Inf"
 
 
-def _scores(report: Report) -> Section:
+def _make_scores_section(report: Report) -> Section:
     samples = f"  (n = {count(report.scored)})" if report.scored else ""
     return Section(
         key="scores",
         title=Text("Effect on the answer", "对最终结果的影响"),
-        lines=tuple(pair(explained(name), f"{100 * value:.2f}%{samples}") for name, value in report.scores.items()),
+        lines=tuple(
+            label_and_value(explain_reason(name), f"{100 * value:.2f}%{samples}")
+            for name, value in report.scores.items()
+        ),
     )
 
 
-def _counts(report: Report) -> Section:
+def _make_counts_section(report: Report) -> Section:
     total = len(report.rows)
     lines = [
         (
-            Cell(text=status_name(report, status), tone=STATUS_TONE[status]),
+            Cell(text=name_status(report, status), tone=STATUS_TONE[status]),
             Cell(text=same(count(number)), right=True),
-            Cell(text=same(percent(number / total) if total else ""), right=True),
-            plain(status_text(report, status)),
+            Cell(text=same(format_percent(number / total) if total else ""), right=True),
+            plain_cell(describe_status(report, status)),
         )
         for status, number in report.counts.items()
     ]
     lines.append(
-        (plain(Text("all", "合计")), Cell(text=same(count(total)), right=True), plain(same("")), plain(same("")))
+        (
+            plain_cell(Text("all", "合计")),
+            Cell(text=same(count(total)), right=True),
+            plain_cell(same("")),
+            plain_cell(same("")),
+        )
     )
     return Section(
         key="counts",
@@ -388,13 +418,13 @@ def _counts(report: Report) -> Section:
     )
 
 
-def _uncompared(report: Report) -> Section:
+def _make_uncompared_section(report: Report) -> Section:
     """Grouped by kind: reasons that differ in their names only are one line."""
     kinds: dict[str, Text] = {}
     groups: dict[tuple[Status, Text], list[Row]] = {}
     for row in report.rows:
         if row.comparison is None:
-            kind = kinds.setdefault(row.reason, general(row.reason))
+            kind = kinds.setdefault(row.reason, generalise(row.reason))
             groups.setdefault((row.status, kind), []).append(row)
     return Section(
         key="uncompared",
@@ -402,22 +432,22 @@ def _uncompared(report: Report) -> Section:
         head=(Text("Reason", "原因"), Text("Status", "状态"), Text("Tensors", "张量数"), Text("For example", "例如")),
         lines=tuple(
             (
-                plain(_shared(rows, kind, STATUS_TEXT[status])),
+                plain_cell(_shared_reason(rows, kind, STATUS_TEXT[status])),
                 Cell(text=STATUS_NAME[status], tone=STATUS_TONE[status]),
                 Cell(text=same(count(len(rows))), right=True),
-                plain(same(_some([row.name for row in rows]))),
+                plain_cell(same(_some_names([row.name for row in rows]))),
             )
             for (status, kind), rows in sorted(groups.items(), key=lambda group: -len(group[1]))
         ),
     )
 
 
-def _shared(rows: Sequence[Row], kind: Text, otherwise: Text) -> Text:
+def _shared_reason(rows: Sequence[Row], kind: Text, otherwise: Text) -> Text:
     """Return the rows' reason where it is one, names and all; else what their reasons have in common."""
     reasons = {row.reason for row in rows}
-    return kind if len(reasons) > 1 else explained(rows[0].reason) if rows[0].reason else otherwise
+    return kind if len(reasons) > 1 else explain_reason(rows[0].reason) if rows[0].reason else otherwise
 
 
-def _some(names: list[str]) -> str:
+def _some_names(names: list[str]) -> str:
     more = f", … (+{count(len(names) - _NAMES_SHOWN)})" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 
-from ..explain import allowed_to_many
+from ..explain import bound_of_many
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
-from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
+from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix, gives_up_most
 from .model import Report
-from .words import count, explained, figure, many, were
+from .words import count, explain_reason, format_count, format_figure, were
 
 __all__ = [
-    "OF_THE_ENGINE", "UNITS", "about", "giving_up", "other_sentence", "shown", "still_low", "tried_sentence", "untold",
+    "OF_THE_ENGINE",
+    "UNITS",
+    "describe_giving_up",
+    "describe_option",
+    "describe_other_fix",
+    "describe_still_low",
+    "describe_tried",
+    "format_error",
+    "is_untested",
 ]  # fmt: skip
 
 UNITS = {
@@ -30,64 +38,68 @@ _SCALE, _MODE = "loss scale", "run mode"
 """What stands in ``ToKeep.unit`` where it is no set of units that are kept."""
 
 
-def tried_sentence(report: Report) -> Text | None:
+def describe_tried(report: Report) -> Text | None:
     """Return what a fix that was run brings, or that none was found; None where there was nothing to try."""
     kept = report.to_keep
     if kept is None or kept.tried is None or report.fix is not None:
         return None
     if kept.tried.state == "none":
-        return _nothing(kept, kept.tried)
+        return _describe_nothing_found(kept, kept.tried)
     if kept.tried.state == "not tried":
-        why = explained(kept.tried.why)
+        why = explain_reason(kept.tried.why)
         if as_reason(kept.tried.why).code == "fix_ended":
             return why
         return Text(f"No fix was tried: {why.en}.", f"未尝试修复：{why.zh}。")
-    return other_sentence(report, kept)
+    return describe_other_fix(report, kept)
 
 
-def other_sentence(report: Report, kept: ToKeep) -> Text:
+def describe_other_fix(report: Report, kept: ToKeep) -> Text:
     """Return what one fix that was run brings."""
-    found = about(
-        kept, report.target.mode, strict=report.spec.tolerance.given, of_many=allowed_to_many(report.explanation)
+    found = describe_option(
+        kept, report.target.mode, strict=report.spec.tolerance.given, of_many=bound_of_many(report.explanation)
     )
     return Text(f"Tried: {found.en}.", f"已验证：{found.zh}。")
 
 
-def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
-    """Return what the option to paste keeps, and what came of running it. strict, of_many: see ``_whether``."""
+def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
+    """Return what the option to paste keeps, and what came of running it. strict, of_many: see
+    ``_describe_whether_passing``."""
     tried = kept.tried
     assert tried is not None
-    en, zh = _kept(kept)
-    given_up = giving_up(tried.was, tried.still, len(kept.keys), kept.of)
+    en, zh = _describe_kept(kept)
+    given_up = describe_giving_up(tried.was, tried.still, len(kept.keys), kept.of)
     en, zh = f"{given_up.en}{en}", f"{given_up.zh}{zh}"
     other = kept.unit == _MODE  # then it is not in the target's mode
     of, de = (" of that update", "该更新的") if other and tried.allowed is None else ("", "")
     there, zai = ("", de) if other else (f" in {mode}", f"{mode} 的")
-    en += f" reduces the error{of} from {shown(tried.before)} to {shown(tried.after)}{there}"
-    zh += f"{'' if other else ' '}后，{zai}误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
-    whether = _whether(tried, strict=strict, of_many=of_many)
+    en += f" reduces the error{of} from {format_error(tried.before)} to {format_error(tried.after)}{there}"
+    zh += f"{'' if other else ' '}后，{zai}误差从 {_format_error_zh(tried.before)} 降到 {_format_error_zh(tried.after)}"
+    whether = _describe_whether_passing(tried, strict=strict, of_many=of_many)
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
-    low = still_low(tried.was, tried.still)
+    low = describe_still_low(tried.was, tried.still)
     en, zh = f"{en}{low.en}", f"{zh}{low.zh}"
     if tried.trade:
         units = UNITS.get(kept.unit, UNITS["operator"])  # other than those that still run in low precision
         fewer = ", ".join(
-            f"{count(point.kept)} leave{'s' if point.kept == 1 else ''} {shown(point.error)}" for point in tried.trade
+            f"{count(point.kept)} leave{'s' if point.kept == 1 else ''} {format_error(point.error)}"
+            for point in tried.trade
         )
-        shao = "，".join(f"{count(point.kept)} {units.zh}时误差为 {_wu(point.error)}" for point in tried.trade)
+        shao = "，".join(
+            f"{count(point.kept)} {units.zh}时误差为 {_format_error_zh(point.error)}" for point in tried.trade
+        )
         en += f"; of smaller sets of {units.en}, {fewer}"
         zh += f"；只保留 {shao}"
     if tried.others:
         en += (
             f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
-            f" {shown(tried.others_before)} to {shown(tried.others_after)}"
+            f" {format_error(tried.others_before)} to {format_error(tried.others_after)}"
         )
-        zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
-        zh += f" 降到 {_wu(tried.others_after)}"
+        zh += f"；在另外 {count(tried.others)} 组输入上从 {_format_error_zh(tried.others_before)}"
+        zh += f" 降到 {_format_error_zh(tried.others_after)}"
     if tried.exact:
         _, was, then = tried.exact
-        en += f"; against the same model in float64 the error goes from {figure(was)} to {figure(then)}"
-        zh += f"；与同一模型的 float64 相比，误差从 {figure(was)} 变为 {figure(then)}"
+        en += f"; against the same model in float64 the error goes from {format_figure(was)} to {format_figure(then)}"
+        zh += f"；与同一模型的 float64 相比，误差从 {format_figure(was)} 变为 {format_figure(then)}"
         if then > _LESS_TRUE * was:
             en += ", so that it agrees with the baseline and is less accurate"
             zh += "，即与基线一致，但精度更低"
@@ -98,15 +110,15 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
             en += f" (with everything kept: {tried.whole_slower:.2f} times)"
             zh += f"（全部保留时为 {tried.whole_slower:.2f} 倍）"
     if tried.stopped is not None:
-        en += f"; no smaller set was looked for after {figure(tried.stopped)} s"
-        zh += f"；{figure(tried.stopped)} 秒后不再查找更小的集合"
+        en += f"; no smaller set was looked for after {format_figure(tried.stopped)} s"
+        zh += f"；{format_figure(tried.stopped)} 秒后不再查找更小的集合"
     if kept.replaced:
         en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
     return Text(en, zh)
 
 
-def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
+def _describe_whether_passing(tried: TriedFix, *, strict: bool, of_many: float | None) -> Text:
     """Say whether the error that is left passes.
 
     strict: by the tolerance that the user gave. of_many: up to which an error is as expected that no single operator
@@ -132,12 +144,12 @@ def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
         more = Text(
             "as expected unless one operator makes most of that", "除非其大部分来自单个算子，否则符合预期"
         )
-    return Text(f", {more.en} (up to {figure(bound)})", f"，{more.zh}（不超过 {figure(bound)}）")
+    return Text(f", {more.en} (up to {format_figure(bound)})", f"，{more.zh}（不超过 {format_figure(bound)}）")
 
 
-def _as_pasted(tried: Tried, bound: float) -> Text:
+def _as_pasted(tried: TriedFix, bound: float) -> Text:
     """Return what the command with the option says of what is left; whoever it names has a bound of its own."""
-    limit = figure(bound)
+    limit = format_figure(bound)
     if tried.pasted:
         return Text(f", as expected (up to {limit})", f"，符合预期（不超过 {limit}）")
     if not tried.blamed:
@@ -148,7 +160,7 @@ def _as_pasted(tried: Tried, bound: float) -> Text:
     )
 
 
-def _power(scale: str) -> str:
+def _format_power_of_two(scale: str) -> str:
     """Write "65536" as "2^16", as the sentence before it has it; a scale that is no such power as it is."""
     exponent = math.log2(float(scale))
     return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else scale
@@ -158,9 +170,11 @@ _LESS_TRUE = 1.5
 """Times the error against float64 from which on what agrees with the baseline is called less accurate."""
 
 
-def _kept(kept: ToKeep) -> Text:
+def _describe_kept(kept: ToKeep) -> Text:
     if kept.unit == _SCALE:
-        return Text(f"a loss scale of {_power(kept.keys[0])}", f"损失缩放取 {_power(kept.keys[0])}")
+        return Text(
+            f"a loss scale of {_format_power_of_two(kept.keys[0])}", f"损失缩放取 {_format_power_of_two(kept.keys[0])}"
+        )
     if kept.unit == _MODE:
         return Text(f"{kept.keys[0]}, whose parameters are float32,", f"改用 {kept.keys[0]}（其参数为 float32）")
     if kept.unit in OF_THE_ENGINE:
@@ -191,42 +205,44 @@ def _kept(kept: ToKeep) -> Text:
     return Text(en, "".join([zh, *(one.zh for one in words)]))
 
 
-def _nothing(kept: ToKeep, tried: Tried) -> Text:
-    own = _kept(kept)
+def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
+    own = _describe_kept(kept)
     if kept.unit in OF_THE_ENGINE and tried.runs > 1:
         runs = count(tried.runs)
         return Text(
             f"No fix was found: of {runs} settings that were run, the best ({own.en}) leaves the error at"
-            f" {shown(tried.after)}.",
-            f"未找到修复：试运行了 {runs} 种设置，其中最好的（{own.zh}）误差仍为 {_wu(tried.after)}。",
+            f" {format_error(tried.after)}.",
+            f"未找到修复：试运行了 {runs} 种设置，其中最好的（{own.zh}）误差仍为 {_format_error_zh(tried.after)}。",
         )
     if kept.unit in (_SCALE, _MODE, *OF_THE_ENGINE):
         return Text(
-            f"No fix was found: {own.en} leaves the error at {shown(tried.after)}.",
-            f"未找到修复：{own.zh}时误差仍为 {_wu(tried.after)}。",
+            f"No fix was found: {own.en} leaves the error at {format_error(tried.after)}.",
+            f"未找到修复：{own.zh}时误差仍为 {_format_error_zh(tried.after)}。",
         )
     units = UNITS.get(kept.unit, UNITS["operator"])
     en = (
-        f"No fix was found: {many(tried.runs, 'set')} {were(tried.runs)} kept in FP32 and run, and none halves the"
-        f" error of {shown(tried.before)} while the rest stays in low precision"
+        f"No fix was found: {format_count(tried.runs, 'set')} {were(tried.runs)} kept in FP32 and run, and none"
+        f" halves the"
+        f" error of {format_error(tried.before)} while the rest stays in low precision"
     )
     zh = (
-        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_wu(tried.before)}"
+        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差"
+        f" {_format_error_zh(tried.before)}"
         " 降到一半以下且其余部分仍为低精度"
     )
     if tried.trade:
         en += "; the best of them left " + ", ".join(
-            f"{shown(point.error)} with {count(point.kept)} of {count(kept.of)} kept" for point in tried.trade
+            f"{format_error(point.error)} with {count(point.kept)} of {count(kept.of)} kept" for point in tried.trade
         )
-        best = (f"保留 {count(point.kept)} 个时为 {_wu(point.error)}" for point in tried.trade)
+        best = (f"保留 {count(point.kept)} 个时为 {_format_error_zh(point.error)}" for point in tried.trade)
         zh += f"；其中最好的：{'、'.join(best)}"
     if tried.whole_ran:
         all_en = f"all {count(kept.of)} {units.en}" if kept.of > 1 else f"the only {units.en.removesuffix('s')}"
         all_zh = f"全部 {count(kept.of)} {units.zh}都" if kept.of > 1 else f"唯一的一{units.zh}"
-        en += f"; with {all_en} kept it is {shown(tried.whole)}"
-        zh += f"；{all_zh}保留时误差为 {_wu(tried.whole)}"
+        en += f"; with {all_en} kept it is {format_error(tried.whole)}"
+        zh += f"；{all_zh}保留时误差为 {_format_error_zh(tried.whole)}"
         if tried.whole_still is not None and tried.whole_still.low:
-            low = _low(tried.whole_still)
+            low = _describe_low(tried.whole_still)
             en += f", although {low.en} still {_run(tried.whole_still)} in {tried.whole_still.precision}"
             zh += f"，但仍有 {low.zh} 个算子以 {tried.whole_still.precision} 运行"
     helps = tried.whole is not None and tried.whole <= (math.inf if tried.before is None else tried.before) / 2
@@ -234,26 +250,26 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
     if tried.stopped is not None:
-        en += f"; no further set was run after {figure(tried.stopped)} s (--explain full goes on)"
-        zh += f"；{figure(tried.stopped)} 秒后未再试运行（--explain full 会继续）"
+        en += f"; no further set was run after {format_figure(tried.stopped)} s (--explain full goes on)"
+        zh += f"；{format_figure(tried.stopped)} 秒后未再试运行（--explain full 会继续）"
     return Text(f"{en}.", f"{zh}。")
 
 
-def giving_up(was: Executed | None, still: Executed | None, kept: int, of: int) -> Text:
+def describe_giving_up(was: Executed | None, still: Executed | None, kept: int, of: int) -> Text:
     """Begin the sentence of a fix that gives up most of the low precision; "" of another."""
     if still is None or not gives_up_most(was, still, kept, of):
         return same("")
     return Text(f"only by giving up most of {still.precision}: ", f"须放弃大部分 {still.precision}：")
 
 
-def still_low(was: Executed | None, still: Executed | None) -> Text:
+def describe_still_low(was: Executed | None, still: Executed | None) -> Text:
     """Say how many operators still run in the low precision, and did before; "" where nobody sees what runs in it."""
     if still is None or (was is not None and not was.low):
         return same("")
-    low = _low(still)
+    low = _describe_low(still)
     en, zh = f"; {low.en} still {_run(still)} in {still.precision}", f"；仍有 {low.zh} 个算子以 {still.precision} 运行"
     if was is not None:
-        en, zh = f"{en} ({count(was.low)} of {count(was.of)} before)", f"{zh}（此前为 {_low(was).zh}）"
+        en, zh = f"{en} ({count(was.low)} of {count(was.of)} before)", f"{zh}（此前为 {_describe_low(was).zh}）"
     return Text(en, zh)
 
 
@@ -261,23 +277,23 @@ def _run(executed: Executed) -> str:
     return "runs" if executed.low == 1 else "run"
 
 
-def _low(executed: Executed) -> Text:
+def _describe_low(executed: Executed) -> Text:
     return Text(
-        f"{count(executed.low)} of {many(executed.of, 'operator')}",
+        f"{count(executed.low)} of {format_count(executed.of, 'operator')}",
         f"{count(executed.low)}/{count(executed.of)}",
     )
 
 
-def shown(error: float | None) -> str:
+def format_error(error: float | None) -> str:
     """Write an error as people read it."""
-    return "NaN or Inf" if error is None else figure(error)
+    return "NaN or Inf" if error is None else format_figure(error)
 
 
-def _wu(error: float | None) -> str:
+def _format_error_zh(error: float | None) -> str:
     """Return the same in Chinese."""
-    return "NaN 或 Inf" if error is None else figure(error)
+    return "NaN 或 Inf" if error is None else format_figure(error)
 
 
-def untold(kept: ToKeep | None) -> bool:
+def is_untested(kept: ToKeep | None) -> bool:
     """Return whether nothing was run that says what keeping the culprits brings."""
     return kept is None or kept.tried is None

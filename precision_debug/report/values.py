@@ -12,25 +12,25 @@ from ..records import Comparison, Explanation, Row, TensorStats
 
 __all__ = [
     "Get",
+    "are_shares_of_broken",
     "base_side",
-    "declared",
-    "extra",
-    "growth",
+    "compute_growth",
+    "compute_mismatched_share",
+    "count_elements",
+    "format_mismatched",
+    "get_declared",
+    "get_extra",
+    "get_introduced",
+    "get_metric",
+    "get_of_base",
+    "get_of_target",
+    "get_range_cell",
     "has_numbers",
-    "introduced",
-    "metric",
-    "mismatched_elements",
-    "mismatched_share",
-    "newly_broken",
-    "of_base",
-    "of_target",
+    "is_newly_broken",
     "paddle_max_abs",
     "paddle_max_rel",
     "paddle_range",
-    "range_cell",
-    "shares_of_broken",
     "target_side",
-    "total",
 ]
 
 Get = Callable[[Row], Any]
@@ -46,7 +46,7 @@ def target_side(row: Row) -> TensorStats | None:
     return row.comparison.target if row.comparison is not None else row.target
 
 
-def metric(name: str) -> Get:
+def get_metric(name: str) -> Get:
     """Return a field of the comparison."""
     field = attrgetter(name)
 
@@ -56,7 +56,7 @@ def metric(name: str) -> Get:
     return get
 
 
-def declared(name: str) -> Get:
+def get_declared(name: str) -> Get:
     """Return a metric that numbers/metrics.h declares."""
 
     def get(row: Row) -> Any:
@@ -67,7 +67,7 @@ def declared(name: str) -> Get:
     return get
 
 
-def introduced(name: str) -> Get:
+def get_introduced(name: str) -> Get:
     """Return a field of what the operator itself added, where it was run alone."""
     field = attrgetter(name)
 
@@ -77,7 +77,7 @@ def introduced(name: str) -> Get:
     return get
 
 
-def of_base(name: str) -> Get:
+def get_of_base(name: str) -> Get:
     """Return a field of the baseline's statistics."""
     field = attrgetter(name)
 
@@ -88,7 +88,7 @@ def of_base(name: str) -> Get:
     return get
 
 
-def of_target(name: str) -> Get:
+def get_of_target(name: str) -> Get:
     """Return a field of the target's statistics."""
     field = attrgetter(name)
 
@@ -119,30 +119,30 @@ def _ends(side: TensorStats | None) -> tuple[float, float] | None:
 def paddle_max_abs(row: Row) -> float | None:
     """np.max(np.abs(target - base)): nan where an element is NaN, or where both sides hold the same infinity."""
     both = row.comparison
-    if both is None or (both.max_abs is None and not _special(both)):
+    if both is None or (both.max_abs is None and not _has_special_pairs(both)):
         return None
     if both.base.nan or both.target.nan or both.same_inf:
         return math.nan
-    return math.inf if _special(both) else both.max_abs
+    return math.inf if _has_special_pairs(both) else both.max_abs
 
 
 def paddle_max_rel(row: Row) -> float | None:
     """np.max(np.abs(target - base) / (np.abs(base) + 1e-7)): an infinite baseline makes inf / inf, which is nan."""
     both = row.comparison
-    if both is None or (both.max_rel is None and not _special(both)):
+    if both is None or (both.max_rel is None and not _has_special_pairs(both)):
         return None
     if both.base.nan or both.target.nan or both.base.inf:
         return math.nan
     return math.inf if both.target.inf else both.max_rel
 
 
-def _special(both: Comparison) -> bool:
+def _has_special_pairs(both: Comparison) -> bool:
     """Return whether pairs were compared, and one of them is not finite."""
     counted = both.base.nan + both.base.inf + both.target.nan + both.target.inf
     return both.shapes_match and both.mismatched is not None and counted > 0
 
 
-def range_cell(place: int) -> Get:
+def get_range_cell(place: int) -> Get:
     """Paddle's "target (base)" of the minimum (0) or the maximum (1), each side where it is known."""
 
     def get(row: Row) -> str:
@@ -153,12 +153,12 @@ def range_cell(place: int) -> Get:
     return get
 
 
-def extra(key: str) -> Get:
+def get_extra(key: str) -> Get:
     """Return a backend's own column."""
     return lambda row: row.extra.get(key, "")
 
 
-def newly_broken(row: Row) -> bool:
+def is_newly_broken(row: Row) -> bool:
     """Return whether NaN or Inf stand on one side alone: the row's errors are infinite then."""
     both = row.comparison
     return both is not None and both.shapes_match and is_broken(both)
@@ -172,12 +172,12 @@ def has_numbers(row: Row) -> bool:
     return numbers.base.elements > numbers.base.nan + numbers.base.inf
 
 
-def growth(row: Row) -> float | None:
+def compute_growth(row: Row) -> float | None:
     """Return how much the error grew in the operator; None where nothing comes before it."""
     return row.error_growth if row.inputs or row.error_growth != math.inf else None
 
 
-def mismatched_elements(row: Row) -> str:
+def format_mismatched(row: Row) -> str:
     """Return the count and share of elements out of tolerance: "12 / 640 (1.88%)"."""
     comparison = row.comparison
     if comparison is None or comparison.mismatched is None:
@@ -189,7 +189,7 @@ def mismatched_elements(row: Row) -> str:
     return f"{count} / {total_} ({'<0.01' if percent < 0.01 else f'{percent:.3g}'}%)"
 
 
-def mismatched_share(row: Row) -> float | None:
+def compute_mismatched_share(row: Row) -> float | None:
     """From 0 to 1; 0 for an empty tensor."""
     comparison = row.comparison
     if comparison is None or comparison.mismatched is None:
@@ -197,12 +197,12 @@ def mismatched_share(row: Row) -> float | None:
     return comparison.mismatched / comparison.base.elements if comparison.base.elements else 0.0
 
 
-def total(row: Row) -> int | None:
+def count_elements(row: Row) -> int | None:
     """Return elements of the tensor, by the baseline where it has it."""
     side = base_side(row) or target_side(row)
     return None if side is None else side.elements
 
 
-def shares_of_broken(explanation: Explanation) -> bool:
+def are_shares_of_broken(explanation: Explanation) -> bool:
     """Return whether the shares at ``explanation.at`` are of the NaN and Inf there, and not of a squared error."""
     return any(culprit.non_finite and culprit.at == explanation.at for culprit in explanation.culprits)

@@ -10,14 +10,31 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 
 from .. import registry
-from ..reasons import CORE, Plain, Reason, Text, Wording, filled, split
+from ..reasons import CORE, Plain, Reason, Text, Wording, fill_template, split
 from ..records import Row
-from ..registry import reasons_of, wording
+from ..registry import find_wording, reasons_of
 from .columns import Column
 
 __all__ = [
-    "are", "count", "duration", "explained", "figure", "fitted_width", "general", "is_whole", "many", "percent",
-    "recognised", "said", "sentence", "shape", "sufficient", "text_width", "were", "word", "wrapped",
+    "are",
+    "code_text",
+    "count",
+    "explain_reason",
+    "fit_width",
+    "format_count",
+    "format_duration",
+    "format_figure",
+    "format_percent",
+    "format_shape",
+    "format_sufficient",
+    "generalise",
+    "is_whole",
+    "measure_text_width",
+    "reason_text",
+    "recognise",
+    "were",
+    "wording_text",
+    "wrap_text",
 ]  # fmt: skip
 
 
@@ -26,83 +43,83 @@ __all__ = [
 _BETWEEN = {"en": ", ", "zh": "、"}
 
 
-def word(reason: str, lang: str) -> str:
+def reason_text(reason: str, lang: str) -> str:
     """Return a reason in "en" or "zh"; in English where nobody knows its code."""
     if lang == "en":
         return str(reason)
-    coded = _coded(reason)
-    found = sentence(coded.code, coded.args, lang)
+    coded = _restore_code(reason)
+    found = code_text(coded.code, coded.args, lang)
     return str(reason) if found is None else found
 
 
-def sentence(code: str, args: Mapping[str, Plain], lang: str) -> str | None:
+def code_text(code: str, args: Mapping[str, Plain], lang: str) -> str | None:
     """Return what a code says in "en" or "zh"; None where nobody here knows it, or has it with other arguments."""
-    known = wording(code)
-    return None if known is None else said(known, args, lang)
+    known = find_wording(code)
+    return None if known is None else wording_text(known, args, lang)
 
 
-def said(known: Wording, args: Mapping[str, Plain], lang: str) -> str | None:
+def wording_text(known: Wording, args: Mapping[str, Plain], lang: str) -> str | None:
     """Return a wording in "en" or "zh"; None where the arguments are not its own."""
     template = known.zh if lang == "zh" else known.en
     try:
-        return filled(template, args, _BETWEEN[lang], lambda inner: word(inner, lang))
+        return fill_template(template, args, _BETWEEN[lang], lambda inner: reason_text(inner, lang))
     except (KeyError, TypeError, ValueError, RecursionError):  # of another version, or of a foreign file
         return None
 
 
-def explained(reason: str) -> Text:
+def explain_reason(reason: str) -> Text:
     """Return a reason in both languages."""
-    return Text(str(reason), word(reason, "zh"))
+    return Text(str(reason), reason_text(reason, "zh"))
 
 
-def general(reason: str) -> Text:
+def generalise(reason: str) -> Text:
     """Return a reason in both languages with "…" for the names and numbers in it: what reasons of one kind have in
     common."""
-    coded = _coded(reason)
+    coded = _restore_code(reason)
     args = {name: value if isinstance(value, Reason) else "…" for name, value in coded.args.items()}
-    en, zh = [sentence(coded.code, args, lang) for lang in ("en", "zh")] if coded.code else [None, None]
-    return explained(reason) if en is None or zh is None else Text(en, zh)
+    en, zh = [code_text(coded.code, args, lang) for lang in ("en", "zh")] if coded.code else [None, None]
+    return explain_reason(reason) if en is None or zh is None else Text(en, zh)
 
 
-def inner(reason: str) -> Reason:
+def strip_side(reason: str) -> Reason:
     """Return a reason without the side that it is of: "target: a constant" to "a constant"."""
-    coded = _coded(reason)
+    coded = _restore_code(reason)
     why = coded.args.get("why") if coded.code in ("of_baseline", "of_target") else None
-    return inner(why) if isinstance(why, str) else coded
+    return strip_side(why) if isinstance(why, str) else coded
 
 
 def is_whole(reason: str) -> bool:
     """Return whether nothing is missing from a comparison because of it: see ``Wording``."""
-    known = wording(inner(reason).code)
+    known = find_wording(strip_side(reason).code)
     return known is not None and known.whole
 
 
-def recognised(text: str) -> Reason:
+def recognise(text: str) -> Reason:
     """Return the reason that a text is, also where its code was lost on the way; a mere text where no catalogue has
     it."""
-    return _coded(text)
+    return _restore_code(text)
 
 
-def _coded(reason: str) -> Reason:
+def _restore_code(reason: str) -> Reason:
     if isinstance(reason, Reason) and reason.code:
         return reason
-    return _recognised(str(reason))
+    return _recognise_sentence(str(reason))
 
 
 @functools.lru_cache(maxsize=4096)
-def _recognised(text: str) -> Reason:
+def _recognise_sentence(text: str) -> Reason:
     """Return the reason of a sentence from a file that has no codes yet; a mere text where no catalogue has such a
     one."""
-    for code, head, name, tail in _sentences():
+    for code, head, name, tail in _list_sentences():
         if name is None and text == head:
             return Reason(text, code)
         if name and text.startswith(head) and text.endswith(tail) and len(text) > len(head) + len(tail):
-            return Reason(text, code, {name: _recognised(text[len(head) : len(text) - len(tail)])})
+            return Reason(text, code, {name: _recognise_sentence(text[len(head) : len(text) - len(tail)])})
     return Reason(text)
 
 
 @functools.cache
-def _sentences() -> tuple[tuple[str, str, str | None, str], ...]:
+def _list_sentences() -> tuple[tuple[str, str, str | None, str], ...]:
     """Code, text before the argument, its name and text after it, of each wording with one argument at most."""
     catalogues = (CORE, *(reasons_of(plugin.name) for plugin in registry.plugins()))
     found = [
@@ -116,21 +133,21 @@ def _sentences() -> tuple[tuple[str, str, str | None, str], ...]:
 
 # Numbers as people read them.
 
-def figure(value: float | None) -> str:
+def format_figure(value: float | None) -> str:
     """Four significant digits; "" for None; nan, inf and -inf as those words."""
     if value is None:
         return ""
     return f"{value:.4g}"
 
 
-def sufficient(value: float) -> str:
+def format_sufficient(value: float) -> str:
     """Two significant digits, rounded up: a tolerance that is still enough."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share from 0 to 1; never 0 % where something is there, never 100 % where something is missing."""
     if 0 < share < 0.0001:
         return "<0.01%"
@@ -144,7 +161,7 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def many(value: int, noun: str) -> str:
+def format_count(value: int, noun: str) -> str:
     """Write a count with its noun: "1 tensor", "1,024 tensors"."""
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
@@ -159,12 +176,12 @@ def were(value: int) -> str:
     return "was" if value == 1 else "were"
 
 
-def shape(value: tuple[int, ...]) -> str:
+def format_shape(value: tuple[int, ...]) -> str:
     """As Paddle's table writes it: [8, 3, 224, 224]."""
     return str(list(value))
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """In seconds, or in minutes and seconds."""
     if seconds is None:
         return ""
@@ -185,34 +202,34 @@ _UNIT = re.compile(f"[{_OPEN}]*(?:[{_WIDE}]|{_WORD})[{_CLOSE}]*|[{_OPEN}{_CLOSE}
 """A word, a space, or one Chinese character, with the marks that do not begin or end a line without it."""
 
 
-def text_width(text: str) -> int:
+def measure_text_width(text: str) -> int:
     """Return places that a text takes: Chinese characters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return lines of at most so many places, broken at spaces and between Chinese characters; longer words inside."""
     lines, line = [], ""
     for unit in _UNIT.findall(text):
-        if text_width(line) + text_width(unit) <= width:
+        if measure_text_width(line) + measure_text_width(unit) <= width:
             line += unit
             continue
         if line.strip():
             lines.append(line.rstrip())
         line = unit.lstrip()
-        while text_width(line) > width:
-            cut = next(place for place in range(len(line), 0, -1) if text_width(line[:place]) <= max(2, width))
+        while measure_text_width(line) > width:
+            cut = next(place for place in range(len(line), 0, -1) if measure_text_width(line[:place]) <= max(2, width))
             lines.append(line[:cut])
             line = line[cut:]
     return [*lines, line.rstrip()] if line.strip() or not lines else lines
 
 
-def fitted_width(column: Column, rows: Sequence[Row], least: int) -> int:
+def fit_width(column: Column, rows: Sequence[Row], least: int) -> int:
     """In characters, at least ``least``: of text what a sample of the rows needs, but no more than the column's own."""
     if column.kind not in ("text", "index"):
         return max(least, column.width)
     sample = rows[:: max(1, len(rows) // _SAMPLE)]
-    longest = max((text_width(str(value)) for row in sample if (value := column.get(row))), default=0)
+    longest = max((measure_text_width(str(value)) for row in sample if (value := column.get(row))), default=0)
     return max(least, min(column.width, longest + 3))

@@ -20,14 +20,14 @@ from ..numbers.number_types import MODEL
 from ..protocols import Agreement, Feeds
 from ..reasons import say
 from ..records import Explanation, RunSpec, SessionSpec
-from ..search import ENGINE_OPTION, UNCOMPILED, FixRule, ToKeep, Tried
+from ..search import ENGINE_OPTION, UNCOMPILED, FixRule, ToKeep, TriedFix
 from .criterion import Sample
 from .fix_finder import PATIENCE, PATIENT
-from .judging import Judging, further_samples, judging_of
-from .plan import Opening, crosses
+from .judging import Judging, iterate_further_samples, make_judging
+from .plan import Opening, is_across_frameworks
 from .remedies import Chosen, run_in_turn, run_of
 from .side import OpenSide
-from .trials import Trials, outputs_of
+from .trials import Trials, run_outputs
 
 __all__ = ["with_agreement"]
 
@@ -51,10 +51,14 @@ def with_agreement(
     """
     knows = target.opening.capabilities.agreeing
     fails = explanation.state == "culprits" or is_of_many(explanation)
-    same = not subject.two_files and not crosses(base.opening, target.opening) and base.opening.backend is not None
+    same = (
+        not subject.two_files
+        and not is_across_frameworks(base.opening, target.opening)
+        and base.opening.backend is not None
+    )
     if knows is None or not fails or not same or subject.is_step or target.opening.precision != MODEL:
         return explanation, None
-    judging = judging_of(spec, subject, explanation, target.opening.precision)
+    judging = make_judging(spec, subject, explanation, target.opening.precision)
     if judging is None or judging.passes or any(one.cause == "random" for one in explanation.culprits):
         return explanation, None
     blamed = [one.inside or (one.name,) for one in explanation.culprits]
@@ -64,7 +68,7 @@ def with_agreement(
     work = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
     if work > _LARGE and spec.explain != "full":
         why = say("fix_setting_large", gigabytes=work / 1e9)
-        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=Tried(state="not tried", why=why))
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=TriedFix(state="not tried", why=why))
     begun()
     opening = dataclasses.replace(target.opening, comparer=None)
     room = folder / "agreeing"
@@ -73,8 +77,8 @@ def with_agreement(
     chosen = Chosen(named={name: one.settings for name, one in named.items()})
     trials = Trials(opening, chosen, judging.criterion, feed_set.for_target().calibrating, room)
     small = work <= _SAMPLES
-    further = tuple(further_samples(spec, base, target, judging.criterion, feed_set, sample)) if small else ()
-    exact = _exact(opening, subject.feeds)
+    further = tuple(iterate_further_samples(spec, base, target, judging.criterion, feed_set, sample)) if small else ()
+    exact = _run_exact(opening, subject.feeds)
     samples = [judging.first, *(one for one, _ in further)]
     if exact is not None:
         samples.append(dataclasses.replace(judging.first, values=exact))
@@ -82,7 +86,7 @@ def with_agreement(
     ran, failed = run_in_turn(trials, named, samples, lambda _name, one: one.held[0], patience)
     if not ran:
         why = say("fix_setting_failed", detail=failed)
-        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(named), tried=Tried(state="not tried", why=why))
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(named), tried=TriedFix(state="not tried", why=why))
     before = [judging.error, *(math.inf if error is None else error for _, error in further)]
     rule = FixRule(before=before, allowed=judging.criterion.allowed)
     ordered = sorted(ran, key=lambda name: ran[name].sizes[0])
@@ -91,14 +95,14 @@ def with_agreement(
         ((name, again) for name in helping
          if rule.confirms(ran[name].sizes[0], again := run_of(trials, name, samples))), (ordered[0], ran[ordered[0]]),
     )  # fmt: skip
-    exactly = () if exact is None else _against_exact(judging, samples[-1], last.sizes[-1])
+    exactly = () if exact is None else _measure_against_exact(judging, samples[-1], last.sizes[-1])
     tried = rule.told(last, runs=len(ran), exact=exactly)
     if not helping or last is ran[ordered[0]]:
         tried = dataclasses.replace(tried, state="none")
-    return _told(explanation, chosen.told(best, opening, tried, **_as_told(named[best])), named[best])
+    return _blame_setting(explanation, chosen.told(best, opening, tried, **_as_told(named[best])), named[best])
 
 
-def _exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
+def _run_exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
     """Return the outputs of the same model in float64; None where its backend has no such mode, or it does not run."""
     if target.backend is None:
         return None
@@ -118,7 +122,7 @@ def _exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
     try:
         session = Opening(spec=spec, mode=found, backend=known).open([feeds])
         try:
-            return outputs_of(session, feeds, found.name)
+            return run_outputs(session, feeds, found.name)
         finally:
             session.close()
     except PrecisionDebugError:
@@ -130,7 +134,7 @@ def _as_told(chosen: Agreement) -> Mapping[str, Any]:
     return {"unit": unit, "keys": keys, "text": chosen.text}
 
 
-def _told(explanation: Explanation, kept: ToKeep, chosen: Agreement) -> tuple[Explanation, ToKeep]:
+def _blame_setting(explanation: Explanation, kept: ToKeep, chosen: Agreement) -> tuple[Explanation, ToKeep]:
     """Return what one setting mends has one cause: the first culprit stands for all."""
     tried = kept.tried
     assert tried is not None
@@ -150,7 +154,7 @@ def _told(explanation: Explanation, kept: ToKeep, chosen: Agreement) -> tuple[Ex
     return dataclasses.replace(explanation, culprits=(proven,)), kept
 
 
-def _against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float, ...]:
+def _measure_against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float, ...]:
     """Return the errors of the baseline, of the target and of the target with something chosen; () where one is not
     finite."""
     criterion = judging.criterion

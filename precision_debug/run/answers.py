@@ -17,7 +17,7 @@ from ..reasons import say
 from ..records import MetricChange, RunSpec, TensorMeta
 from .journal import Journal
 
-__all__ = ["SIDES", "Answers", "UserCompare", "UserMetric", "finish", "labels_of"]
+__all__ = ["SIDES", "Answers", "UserCompare", "UserMetric", "finish", "load_labels"]
 
 
 # A comparison of the user's own: FILE.py:function of both runs' outputs, in place of tolerances.
@@ -98,7 +98,7 @@ class UserMetric:
         """Evaluate one sample on both sides."""
         found = [self._call(side, labels) for side in outputs]
         if self._of_all is not None:
-            shard.parts[sample] = _plain(found[0]), _plain(found[1])
+            shard.parts[sample] = _to_plain_value(found[0]), _to_plain_value(found[1])
             return
         parts = []
         for side, value in zip(SIDES, found, strict=True):
@@ -168,14 +168,14 @@ class UserMetric:
             raise InputError(f"{type(error).__name__}: {error}", where=self._source) from error
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return {str(key): _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+        return [_to_plain_value(item) for item in value]
+    return {str(key): _to_plain_value(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 # What the difference does to the answer: top-k, a metric of the user's, a comparison of the user's; of any samples.
@@ -184,7 +184,7 @@ _CHECK = "compare: "
 """What the names of a shard's scores begin with that are the user's own judgement."""
 
 
-def labels_of(path: str, count: int) -> Any:
+def load_labels(path: str, count: int) -> Any:
     """Labels of ``count`` samples or of all of their rows: a .npy or .npz array of any type, by its first axis.
 
     Raises InputError.
@@ -207,14 +207,14 @@ class Answers:
         self.metric = UserMetric(metric) if metric else None
         self._compare = UserCompare(compare) if compare else None
         of_labels = bool(spec.labels) and self.metric is None
-        self._classes = scores.counts(spec.top1 or of_labels, spec.top_k)
+        self._classes = scores.choose_class_counts(spec.top1 or of_labels, spec.top_k)
         self._one = feed_set.many is None
         self._labels: Any = None
         if spec.labels and self._one and self._count == 1 and self.metric is None:
             self._labels = scores.load_labels(spec.labels)
             scores.check_labels(self._labels, feed_set.feeds[0])
         elif spec.labels:
-            self._labels = labels_of(spec.labels, self._count)
+            self._labels = load_labels(spec.labels, self._count)
             if self._one:
                 self._labels, self._count = self._of(first), 1
         self._feeds = feed_set.feeds
@@ -241,7 +241,7 @@ class Answers:
             labels = None  # they are the metric's, whatever they say
         if not self._classes:
             return True
-        found = scores.score(base, target, labels, self._classes)
+        found = scores.score_classes(base, target, labels, self._classes)
         for name, share in found.shares.items() if found is not None else ():
             part.score(name, round(share * found.samples), found.samples)  # type: ignore[union-attr]
         return found is not None

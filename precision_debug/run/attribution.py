@@ -23,9 +23,9 @@ from ..observe.store import Store
 from ..protocols import Feeds, Operator, Operators
 from ..records import Row
 from .plan import Opening
-from .side import guarded
+from .side import guard_call
 
-__all__ = ["error_shares"]
+__all__ = ["attribute_error"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +33,7 @@ _HELD = 512 << 20
 """Bytes of one run's tensors that stay in memory; what comes over it waits on disk."""
 
 
-def error_shares(
+def attribute_error(
     baseline: Opening, target: Opening, feeds: tuple[Feeds, Feeds], calibrating: Sequence[Feeds], rows: Sequence[Row],
     at: str, folder: Path,
 ) -> Mapping[str, float]:  # fmt: skip
@@ -52,7 +52,7 @@ def error_shares(
         partner = {row.target_name: row.name for row in rows if row.comparison is not None}
         _fill(exact, baseline, feeds[0], calibrating, None)
         _fill(wrong, target, feeds[1], calibrating, partner)
-        return _followed(operators, exact, wrong, rows, [at] if at in outputs else outputs)
+        return _follow_backwards(operators, exact, wrong, rows, [at] if at in outputs else outputs)
     return {}
 
 
@@ -64,9 +64,9 @@ def _fill(
         if own is not None and own not in store:
             store.put(own, as_array(tensor, name=name))
 
-    session = guarded(opening.label, lambda: opening.open(calibrating))
+    session = guard_call(opening.label, lambda: opening.open(calibrating))
     try:
-        guarded(opening.label, lambda: session.run(feeds, hook, None if names is None else frozenset(names)))
+        guard_call(opening.label, lambda: session.run(feeds, hook, None if names is None else frozenset(names)))
     finally:
         session.close()
 
@@ -82,12 +82,12 @@ class _Part:
     flows: Mapping[str, float]
 
 
-def _followed(
+def _follow_backwards(
     operators: Operators, exact: Store, wrong: Store, rows: Sequence[Row], outputs: Sequence[str]
 ) -> dict[str, float]:
     """Backwards from the outputs: each part takes its share of what its results have."""
     row_of = {row.name: row for row in rows}
-    parts = [_part_of(operator, operators, exact, wrong, row_of) for operator in operators.operators]
+    parts = [_split_error(operator, operators, exact, wrong, row_of) for operator in operators.operators]
     carried = {name: 1.0 / len(outputs) for name in outputs}
     shares: dict[str, float] = {}
     for part in reversed(parts):
@@ -103,7 +103,7 @@ def _followed(
     return shares
 
 
-def _part_of(
+def _split_error(
     operator: Operator, operators: Operators, exact: Store, wrong: Store, row_of: Mapping[str, Row]
 ) -> _Part | None:
     """Split the error of an operator's results by its sources; None without floats, or where an input is not there.
@@ -111,7 +111,7 @@ def _part_of(
     What the target fused away is put into ``wrong``, as the operator makes it of what it was given: later ones read
     it."""
     made = [name for name in operator.outputs if name and exact.get(name) is not None]
-    floats = [name for name in made if _kind(exact.get(name)) == "f"]
+    floats = [name for name in made if _kind_of(exact.get(name)) == "f"]
     if not floats:
         return None
     right: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def _part_of(
             theirs[name] = right[name] if there is None else there
     if any(value is None for value in right.values()):
         return None
-    measured = [_introduced(row_of.get(name)) for name in floats]
+    measured = [_introduced_energy(row_of.get(name)) for name in floats]
     flows: dict[str, float] = {}
     for name, value in right.items():
         there = theirs[name]
@@ -131,11 +131,11 @@ def _part_of(
             continue
         found = operators.run(operator, {**right, name: there.astype(value.dtype)})
         if found is not None:
-            flows[name] = sum(_squared(exact.get(one), found.get(one)) for one in floats)
+            flows[name] = sum(_squared_error(exact.get(one), found.get(one)) for one in floats)
     own = sum(one for one in measured if one is not None)
     if all(one is None for one in measured):
         # nobody ran it alone: what is wrong with its results beyond what came from its inputs
-        actual = sum(_squared(exact.get(name), wrong.get(name)) for name in floats)
+        actual = sum(_squared_error(exact.get(name), wrong.get(name)) for name in floats)
         own = max(0.0, actual - sum(flows.values()))
     if any(wrong.get(name) is None for name in floats):
         found = operators.run(operator, {n: v.astype(right[n].dtype) for n, v in theirs.items()})
@@ -145,7 +145,7 @@ def _part_of(
     return _Part(results=tuple(floats), own=own, flows=flows)
 
 
-def _introduced(row: Row | None) -> float | None:
+def _introduced_energy(row: Row | None) -> float | None:
     """Return the squared error that an operator added itself; None where that was not measured."""
     if row is None or row.introduced is None or row.comparison is None:
         return None
@@ -155,7 +155,7 @@ def _introduced(row: Row | None) -> float | None:
     return sum_of_squares(rel * rms, row.comparison.base.elements)
 
 
-def _squared(right: Array | None, got: Any) -> float:
+def _squared_error(right: Array | None, got: Any) -> float:
     if right is None or got is None or np.shape(got) != right.shape:
         return 0.0
     with np.errstate(all="ignore"):
@@ -163,5 +163,5 @@ def _squared(right: Array | None, got: Any) -> float:
         return float(np.sum(np.square(gap[np.isfinite(gap)])))
 
 
-def _kind(value: Array | None) -> str:
+def _kind_of(value: Array | None) -> str:
     return "" if value is None else value.dtype.kind

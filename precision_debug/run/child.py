@@ -18,16 +18,28 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from .. import errors, events
-from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shortened
-from ..events import Failure, read, written
+from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shorten
+from ..events import Failure, read, to_plain_event
 from ..reasons import say
 from ..safety import import_path
 from .journal import UNTOLD
-from .locked_folder import scratch
+from .locked_folder import make_scratch_folder
 
 __all__ = [
-    "Said", "Stopping", "as_ours", "called", "end", "ended_by", "error_of", "failure_of", "last_words",
-    "of_the_machine", "print_logs", "start", "stopped", "watching",
+    "Said",
+    "Stopping",
+    "as_machine_error",
+    "as_ours",
+    "call_in_child",
+    "describe_end",
+    "end",
+    "make_error",
+    "make_failure_event",
+    "print_logs",
+    "read_last_line",
+    "start",
+    "was_stopped",
+    "watch_signals",
 ]  # fmt: skip
 
 
@@ -43,7 +55,7 @@ def start(
     said: gets what it prints; None: where this process prints. handles: descriptors that it holds too, so that what
     they lock outlives this process."""
     return subprocess.Popen(
-        [*import_path.command(code), *arguments],
+        [*import_path.make_command(code), *arguments],
         stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True, pass_fds=handles,
     )  # fmt: skip
 
@@ -68,7 +80,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
             child.stdin.close()
 
 
-def ended_by(status: int) -> str:
+def describe_end(status: int) -> str:
     """Return how a process ended, in words: "killed by SIGKILL", "status 1"."""
     if status >= 0:
         return f"status {status}"
@@ -115,7 +127,7 @@ _now: Stopping | None = None
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Stopping]:
+def watch_signals() -> Iterator[Stopping]:
     """The signals as a flag, except those that are ignored already (nohup), and outside the main thread.
 
     Inside another one it is the same flag: a verb that runs engines one after the other ends with the one that was
@@ -143,14 +155,14 @@ def watching() -> Iterator[Stopping]:
             signal.signal(number, handler)
 
 
-def stopped() -> bool:
-    """Return whether one of the signals came while ``watching``."""
+def was_stopped() -> bool:
+    """Return whether one of the signals came while ``watch_signals``."""
     return _now is not None and _now.asked
 
 
 # What a process printed last, where it ended without saying why.
 
-def last_words(log: Path, *, headed: bool = False) -> str:
+def read_last_line(log: Path, *, headed: bool = False) -> str:
     """Return the last line of a log that is not empty; "" where there is none. headed: its first line is ours."""
     if not log.exists():
         return ""
@@ -158,12 +170,12 @@ def last_words(log: Path, *, headed: bool = False) -> str:
         head = len(file.readline()) if headed else 0
         file.seek(max(head, log.stat().st_size - 4096))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return shortened(lines[-1], 400) if lines else ""
+    return shorten(lines[-1], 400) if lines else ""
 
 
 # An error of ours as it travels from one process to another.
 
-def failure_of(error: PrecisionDebugError) -> events.Failure:
+def make_failure_event(error: PrecisionDebugError) -> events.Failure:
     """Return the event that tells of it. A backend's own kind of an error travels as the one of ours that it is."""
     ours = (kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind)
     return events.Failure(
@@ -171,7 +183,7 @@ def failure_of(error: PrecisionDebugError) -> events.Failure:
     )
 
 
-def error_of(failure: events.Failure) -> PrecisionDebugError:
+def make_error(failure: events.Failure) -> PrecisionDebugError:
     """Return the inverse; of a kind that this version does not know, BackendError."""
     kind = getattr(errors, failure.kind, BackendError)
     error: PrecisionDebugError = kind(failure.what, where=failure.where, hint=failure.hint)
@@ -182,14 +194,14 @@ def as_ours(error: BaseException) -> PrecisionDebugError:
     """Any exception as one of ours; one that nobody expected says so."""
     if isinstance(error, PrecisionDebugError):
         return error
-    known = of_the_machine(error)
+    known = as_machine_error(error)
     if known is not None:
         return known
-    text = shortened(f"internal error: {type(error).__name__}: {error}", 400)
+    text = shorten(f"internal error: {type(error).__name__}: {error}", 400)
     return BackendError(text, hint="please report it with the output of --verbose")
 
 
-def of_the_machine(error: BaseException) -> PrecisionDebugError | None:
+def as_machine_error(error: BaseException) -> PrecisionDebugError | None:
     """Return what the machine refuses, which is not a fault of anybody's code: room, memory, descriptors, processes."""
     cause: BaseException | None = error
     while cause is not None:
@@ -221,7 +233,7 @@ Said = Callable[[Mapping[str, Any]], None]
 _JOB, _ANSWER, _LOG = "job.json", "answer.jsonl", "log.txt"
 
 
-def called(
+def call_in_child(
     function: str, job: Mapping[str, Any], *, where: str = "", log: Path | None = None, verbose: bool = False,
     on_said: Said | None = None,
 ) -> Any:  # fmt: skip
@@ -231,7 +243,7 @@ def called(
     afterwards. log: gets what the child prints; verbose: it is printed here. on_said: called with the function's news.
     Raises what the function raised of ours, BackendCrash where the process ended, and BackendError after a signal.
     """
-    with watching() as stopping, scratch() as (folder, held):
+    with watch_signals() as stopping, make_scratch_folder() as (folder, held):
         try:
             (folder / _JOB).write_text(json.dumps({"function": function, "job": dict(job)}), encoding="utf-8")
             said = log or folder / _LOG
@@ -253,19 +265,19 @@ def called(
             raise BackendError(say("interrupted"), hint=say("nothing_yet"))
         answers.read()
         if answers.failure is not None:
-            raise error_of(answers.failure)
+            raise make_error(answers.failure)
         if not answers.came:
             raise _crash(child.returncode, said, where)
         return answers.answer
 
 
 def start_call() -> NoReturn:
-    """What ``called`` runs (see ``import_path.command``): writes an answer into its folder."""
-    import_path.clean()
+    """What ``call_in_child`` runs (see ``import_path.make_command``): writes an answer into its folder."""
+    import_path.remove_front_folder()
     print_logs()
     folder = Path(sys.argv[1])
     plain = json.loads((folder / _JOB).read_text(encoding="utf-8"))
-    threading.Thread(target=_outlive, args=(folder,), daemon=True).start()
+    threading.Thread(target=_clear_up_and_end, args=(folder,), daemon=True).start()
     status = 0
     try:
         with (folder / _ANSWER).open("w", encoding="utf-8") as file:
@@ -280,7 +292,7 @@ def start_call() -> NoReturn:
                 tell({"answer": function(plain["job"], folder, lambda news: tell({"said": dict(news)}))})
             except Exception as error:
                 traceback.print_exc()
-                tell(written(failure_of(as_ours(error))))
+                tell(to_plain_event(make_failure_event(as_ours(error))))
     except OSError:
         status = UNTOLD
     for stream in (sys.stdout, sys.stderr):
@@ -289,7 +301,7 @@ def start_call() -> NoReturn:
     os._exit(status)
 
 
-def _outlive(folder: Path) -> None:
+def _clear_up_and_end(folder: Path) -> None:
     """When the calling process is gone, this one clears up and ends, whatever its other threads are doing."""
     while os.read(0, 4096):
         pass
@@ -332,6 +344,6 @@ class _Answers:
 def _crash(status: int, log: Path, where: str) -> PrecisionDebugError:
     if status == UNTOLD:
         return OutputError(say("disk_full"), where="TMPDIR", hint=say("another_tmpdir"))
-    ended, words = say("child_ended", how=ended_by(status)), last_words(log)
+    ended, words = say("child_ended", how=describe_end(status)), read_last_line(log)
     what = say("last_words", what=ended, words=words) if words else ended
     return BackendCrash(what, where=where, hint=say("verbose_shows"))

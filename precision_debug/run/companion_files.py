@@ -20,11 +20,19 @@ from ..errors import OutputError, UsageError
 from ..ownership import refuse_foreign
 from ..reasons import NOTHING, Reason, say
 from ..records import RunSpec
-from ..settings.options import differing
+from ..settings.options import iterate_differing
 
 __all__ = [
-    "files_named", "forget_inputs", "forget_log", "forget_tensors", "keep_inputs", "keep_log", "keep_tensors",
-    "log_head", "refuse_overwriting", "usual",
+    "forget_inputs",
+    "forget_log",
+    "forget_tensors",
+    "has_usual_name",
+    "iterate_named_files",
+    "keep_inputs",
+    "keep_log",
+    "keep_tensors",
+    "log_head",
+    "refuse_overwriting",
 ]  # fmt: skip
 
 
@@ -47,13 +55,13 @@ def refuse_overwriting(outputs: Iterable[str | Path], *read: Any, added: Iterabl
     read: strings, and records, mappings and sequences of them. A string counts where it names a file, a folder,
     SCRIPT.py:function or a pattern of files; what a record's settings save is an output too. added: outputs that are
     added to what is there."""
-    named = list(files_named(*read))
-    saved = {option: path for thing in read if isinstance(thing, RunSpec) for option, path in _saved(thing)}
+    named = list(iterate_named_files(*read))
+    saved = {option: path for thing in read if isinstance(thing, RunSpec) for option, path in _list_saved(thing)}
     outputs, appended = list(outputs), list(added)
     _refuse_written_twice([*outputs, *appended], saved)
     for output in (*outputs, *appended, *saved.values()):
         for path in named:
-            why = _overwritten(str(output), path)
+            why = _explain_overwritten(str(output), path)
             if why:
                 raise UsageError(why, where=str(output), hint=say("another_file"))
         if output not in appended:
@@ -67,19 +75,19 @@ def _refuse_written_twice(outputs: Iterable[str | Path], saved: Mapping[str, str
     """The last one would be all that is left; a device takes them all."""
     written: dict[str, str] = {}
     for output in outputs:
-        place = _place(output)
+        place = _resolve_place(output)
         if place in written:
             raise UsageError(say("output_twice"), where=str(output), hint=say("keep_one"))
         written[place] = "--output"
     for option, path in saved.items():
-        place = _place(path)
+        place = _resolve_place(path)
         if place in written and (os.path.isfile(place) or not os.path.exists(place)):
             said = say("written_twice", other=written[place])
             raise UsageError(said, where=f"{option} {path}", hint=say("another_file"))
         written[place] = option
 
 
-def _place(path: str | Path) -> str:
+def _resolve_place(path: str | Path) -> str:
     """Return what a path names, by whatever link; as it is typed where the current folder is gone."""
     try:
         return os.path.realpath(path)
@@ -87,16 +95,16 @@ def _place(path: str | Path) -> str:
         return str(path)
 
 
-def files_named(*things: Any) -> Iterator[str]:
+def iterate_named_files(*things: Any) -> Iterator[str]:
     """Existing files and folders that strings name, also inside records, mappings and sequences."""
-    for text in _texts(things):
+    for text in _iterate_texts(things):
         script = text.partition(".py:")[0] + ".py" if ".py:" in text else text
         for path in (text, script, *(glob.iglob(text, recursive=True) if glob.has_magic(text) else ())):
-            if _state(path) is not None:
+            if _state_of(path) is not None:
                 yield path
 
 
-def _texts(thing: Any) -> Iterator[str]:
+def _iterate_texts(thing: Any) -> Iterator[str]:
     if isinstance(thing, str):
         if thing:
             yield thing
@@ -104,22 +112,22 @@ def _texts(thing: Any) -> Iterator[str]:
         yield str(thing)
     elif isinstance(thing, RunSpec):
         kept = {key: value for key, value in thing.options.items() if not _is_written(key)}
-        named = [value for one, value in differing(thing) if one.file == "read"]
-        yield from _texts((*named, thing.baseline_model, kept))
+        named = [value for one, value in iterate_differing(thing) if one.file == "read"]
+        yield from _iterate_texts((*named, thing.baseline_model, kept))
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        yield from _texts([getattr(thing, field.name) for field in dataclasses.fields(thing)])
+        yield from _iterate_texts([getattr(thing, field.name) for field in dataclasses.fields(thing)])
     elif isinstance(thing, Mapping):
-        yield from _texts(list(thing.values()))
+        yield from _iterate_texts(list(thing.values()))
     elif isinstance(thing, Sequence) and not isinstance(thing, (bytes, bytearray)):
         for item in thing:
-            yield from _texts(item)
+            yield from _iterate_texts(item)
 
 
-def _saved(spec: RunSpec) -> list[tuple[str, str]]:
+def _list_saved(spec: RunSpec) -> list[tuple[str, str]]:
     """Return what saves something, as it is typed, and where."""
     kept = [(key, one) for key, one in spec.options.items() if _is_written(key) and isinstance(one, str) and one]
     of_backends = [(f"--option {key}", one) for key, one in kept]
-    return of_backends + [(one.option, value) for one, value in differing(spec) if one.file == "written"]
+    return of_backends + [(one.option, value) for one, value in iterate_differing(spec) if one.file == "written"]
 
 
 def _is_written(key: str) -> bool:
@@ -127,18 +135,18 @@ def _is_written(key: str) -> bool:
     return key.rpartition(".")[2].startswith(_WRITTEN)
 
 
-def _overwritten(output: str, read: str) -> Reason:
+def _explain_overwritten(output: str, read: str) -> Reason:
     """Return what an output would destroy of something that is read; NOTHING where it is nothing."""
-    ours, theirs = _state(output), _state(read)
+    ours, theirs = _state_of(output), _state_of(read)
     if theirs is None:
         return NOTHING
     if stat.S_ISDIR(theirs.st_mode):
-        return _inside(output, ours, read)
+        return _explain_inside(output, ours, read)
     same = ours is not None and stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
     return say("read_too", path=read) if same else NOTHING
 
 
-def _inside(output: str, state: os.stat_result | None, folder: str) -> Reason:
+def _explain_inside(output: str, state: os.stat_result | None, folder: str) -> Reason:
     place, root = os.path.realpath(output), os.path.realpath(folder)
     if not place.startswith(os.path.join(root, "")):
         return NOTHING
@@ -155,7 +163,7 @@ def _is_report(path: str) -> bool:
     return False
 
 
-def _state(path: str) -> os.stat_result | None:
+def _state_of(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except (OSError, ValueError):
@@ -197,18 +205,18 @@ def keep_tensors(made: Path, outputs: Sequence[Path], read: object = ()) -> Path
 
 
 def _keep(made: Path, outputs: Sequence[Path], kind: tuple[str, str], read: object) -> Path:
-    named = {os.path.realpath(path) for path in files_named(read)}
-    with _our_errors(outputs[0]):
-        for place in _places(outputs[0], *kind):
-            owners = _owners(place)
+    named = {os.path.realpath(path) for path in iterate_named_files(read)}
+    with _translate_errors(outputs[0]):
+        for place in _iterate_places(outputs[0], *kind):
+            owners = _read_owners(place)
             if owners is not None and os.path.realpath(place) in named:
-                if owners >= {os.path.realpath(output) for output in outputs} and _same(made, place):
+                if owners >= {os.path.realpath(output) for output in outputs} and _hold_same_arrays(made, place):
                     made.unlink()
                     return place
                 continue
             with zipfile.ZipFile(made, "a") as archive:
                 archive.comment = (_MARK + _list(outputs, place.parent)).encode()
-            if _moved(made, place, owners, outputs):
+            if _try_to_move(made, place, owners, outputs):
                 return place
     raise OutputError(
         "a thousand files of this name exist already", where=str(outputs[0]), hint="name another --output"
@@ -224,9 +232,9 @@ def keep_log(made: Path, outputs: Sequence[Path]) -> Path | None:
     """Move a run's log beside its first report; returns where it is, None where nothing was printed."""
     if not made.exists() or made.stat().st_size <= len(log_head(outputs)):
         return None
-    with _our_errors(outputs[0]):
-        for place in _places(outputs[0], *_LOG):
-            if _moved(made, place, _owners(place), outputs):
+    with _translate_errors(outputs[0]):
+        for place in _iterate_places(outputs[0], *_LOG):
+            if _try_to_move(made, place, _read_owners(place), outputs):
                 return place
     return None
 
@@ -247,26 +255,26 @@ def forget_tensors(outputs: Sequence[Path]) -> None:
 
 
 def _forget(outputs: Sequence[Path], kind: tuple[str, str]) -> None:
-    for place in _places(outputs[0], *kind):
+    for place in _iterate_places(outputs[0], *kind):
         if not os.path.lexists(place):
             return
-        if _replaceable(_owners(place), outputs):
+        if _is_replaceable(_read_owners(place), outputs):
             with contextlib.suppress(OSError):
                 place.unlink()
 
 
-def usual(output: Path, kept: Path) -> bool:
+def has_usual_name(output: Path, kept: Path) -> bool:
     """Return whether a file beside a report has its first name, which nothing else had taken."""
-    return kept.name in {next(iter(_places(output, *kind))).name for kind in (_INPUTS, _TENSORS, _LOG)}
+    return kept.name in {next(iter(_iterate_places(output, *kind))).name for kind in (_INPUTS, _TENSORS, _LOG)}
 
 
-def _places(output: Path, middle: str, suffix: str) -> Iterator[Path]:
+def _iterate_places(output: Path, middle: str, suffix: str) -> Iterator[Path]:
     for number in itertools.islice(itertools.count(1), _TRIES):
         ending = f"{middle}{'' if number == 1 else f'.{number}'}{suffix}"
-        yield output.with_name(_short(output.name, _NAME_MAX - len(ending)) + ending)
+        yield output.with_name(_shorten_name(output.name, _NAME_MAX - len(ending)) + ending)
 
 
-def _short(name: str, length: int) -> str:
+def _shorten_name(name: str, length: int) -> str:
     """Return a name of at most so many bytes; a longer one ends in a digest of the whole."""
     data = os.fsencode(name)
     if len(data) <= length:
@@ -278,9 +286,9 @@ def _list(outputs: Sequence[Path], folder: Path) -> str:
     return json.dumps([os.path.relpath(output, folder) for output in outputs])
 
 
-def _moved(made: Path, place: Path, owners: set[str] | None, outputs: Sequence[Path]) -> bool:
+def _try_to_move(made: Path, place: Path, owners: set[str] | None, outputs: Sequence[Path]) -> bool:
     """Return whether a file could take a name that is free or ours."""
-    if _replaceable(owners, outputs):
+    if _is_replaceable(owners, outputs):
         os.chmod(made, stat.S_IMODE(place.stat().st_mode))
         os.replace(made, place)
         return True
@@ -297,7 +305,7 @@ def _moved(made: Path, place: Path, owners: set[str] | None, outputs: Sequence[P
     return True
 
 
-def _replaceable(owners: set[str] | None, outputs: Sequence[Path]) -> bool:
+def _is_replaceable(owners: set[str] | None, outputs: Sequence[Path]) -> bool:
     """Return whether a file is ours and of no report but those that are written now."""
     if owners is None:
         return False
@@ -305,7 +313,7 @@ def _replaceable(owners: set[str] | None, outputs: Sequence[Path]) -> bool:
     return bool(owners & ours) and not any(os.path.lexists(other) for other in owners - ours)
 
 
-def _owners(place: Path) -> set[str] | None:
+def _read_owners(place: Path) -> set[str] | None:
     """Return the reports that a file's mark names, None where it has none."""
     with contextlib.suppress(OSError, ValueError, RecursionError, zipfile.BadZipFile, NotImplementedError):
         if not stat.S_ISREG(os.lstat(place).st_mode):
@@ -323,7 +331,7 @@ def _owners(place: Path) -> set[str] | None:
     return None
 
 
-def _same(made: Path, place: Path) -> bool:
+def _hold_same_arrays(made: Path, place: Path) -> bool:
     """Return whether two archives hold the same arrays."""
     with zipfile.ZipFile(made) as first, zipfile.ZipFile(place) as second:
         return [(i.filename, i.CRC, i.file_size) for i in first.infolist()] == [
@@ -332,7 +340,7 @@ def _same(made: Path, place: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _our_errors(output: Path) -> Iterator[None]:
+def _translate_errors(output: Path) -> Iterator[None]:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -20,10 +20,10 @@ from ..explain import LEFT
 from ..protocols import ABSENT, Place
 from ..reasons import say
 from ..records import Culprit, Explanation
-from .pasted import Again, Pasted
+from .pasted import CompareAgain, Pasted
 from .plan import Opening
 
-__all__ = ["Differing", "Trials", "differing", "with_configurations"]
+__all__ = ["ConfigurationTrials", "Differing", "list_differing", "with_configurations"]
 
 _MOST = 12
 """Keys that differ up to which each is exchanged by itself: a run of both sides for each."""
@@ -46,22 +46,27 @@ class Differing:
         return ".".join(self.place)
 
 
-def differing(base: Mapping[str, Any], target: Mapping[str, Any]) -> Sequence[Differing]:
+def list_differing(base: Mapping[str, Any], target: Mapping[str, Any]) -> Sequence[Differing]:
     """Return every value that two configurations do not share, of groups that both have each by itself."""
-    return tuple(_differing(base, target, ()))
+    return tuple(_iterate_differing(base, target, ()))
 
 
-def _differing(base: Mapping[str, Any], target: Mapping[str, Any], way: Place) -> Iterator[Differing]:
+def _iterate_differing(base: Mapping[str, Any], target: Mapping[str, Any], way: Place) -> Iterator[Differing]:
     for key in (*base, *(one for one in target if one not in base)):
         first, second = base.get(key, ABSENT), target.get(key, ABSENT)
         if isinstance(first, Mapping) and isinstance(second, Mapping):
-            yield from _differing(first, second, (*way, key))
+            yield from _iterate_differing(first, second, (*way, key))
         elif first != second:
             yield Differing(place=(*way, key), base=first, target=second)
 
 
 def with_configurations(
-    explanation: Explanation, base: Opening, target: Opening, again: Again, folder: Path, order: Mapping[str, int]
+    explanation: Explanation,
+    base: Opening,
+    target: Opening,
+    again: CompareAgain,
+    folder: Path,
+    order: Mapping[str, int],
 ) -> Explanation:
     """Return the explanation, with a key and both of its values as the cause of each culprit that an exchange clears.
 
@@ -74,7 +79,7 @@ def with_configurations(
         return explanation
     if base.spec.model == target.spec.model:
         return explanation
-    apart = differing(first.read(base.spec), second.read(target.spec))
+    apart = list_differing(first.read(base.spec), second.read(target.spec))
 
     def exchanged(some: Sequence[Differing]) -> Pasted | None:
         """Return what comes of the target with the baseline's values of these; None where it does not run so."""
@@ -85,9 +90,9 @@ def with_configurations(
             except PrecisionDebugError:  # a value that does not go with the others, or with the weights
                 return None
 
-    trials = Trials(exchanged=exchanged)
+    trials = ConfigurationTrials(exchanged=exchanged)
     causes = {culprit.name: trials.cause_of(culprit, apart) for culprit in explanation.culprits} if apart else {}
-    told = _in_order(tuple(
+    told = _order_culprits(tuple(
         culprit if (found := causes.get(culprit.name)) is None
         else dataclasses.replace(culprit, cause="files_differ", evidence=found)
         for culprit in explanation.culprits
@@ -95,7 +100,7 @@ def with_configurations(
     return dataclasses.replace(explanation, culprits=told)
 
 
-def _in_order(
+def _order_culprits(
     culprits: Sequence[Culprit], configured: Collection[str], order: Mapping[str, int]
 ) -> tuple[Culprit, ...]:
     """Return the culprits, those that the configuration makes in execution order among themselves: one key makes many
@@ -106,7 +111,7 @@ def _in_order(
 
 
 @dataclasses.dataclass(kw_only=True)
-class Trials:
+class ConfigurationTrials:
     """Runs with values exchanged, each made once. exchanged: makes one."""
 
     exchanged: Callable[[Sequence[Differing]], Pasted | None]
@@ -137,7 +142,8 @@ class Trials:
             return None
         return {
             "what": say("a_setting"), "name": ", ".join(one.key for one in needed), "left": left,
-            "base": _told([one.base for one in needed]), "target": _told([one.target for one in needed]),
+            "base": _format_values([one.base for one in needed]),
+            "target": _format_values([one.target for one in needed]),
         }  # fmt: skip
 
     def _needed(self, culprit: Culprit, apart: Sequence[Differing]) -> Sequence[Differing]:
@@ -160,9 +166,9 @@ class Trials:
         return kept
 
 
-def _told(values: Sequence[Any]) -> str:
+def _format_values(values: Sequence[Any]) -> str:
     if len(values) > 1:
-        return ", ".join(_told([one]) for one in values)
+        return ", ".join(_format_values([one]) for one in values)
     [value] = values
     if value is ABSENT:
         return say("is_missing")

@@ -31,18 +31,29 @@ from ..errors import ModelError, PrecisionDebugError, RecordingError
 from ..numbers.arrays import as_array
 from ..ownership import LIST, is_ours
 from ..protocols import Feeds
-from ..records import Doubt, FileState, ModelFiles, RunSpec, Side
-from ..report.formats.json import digest_of_files, from_dict, state_of, to_dict
+from ..records import ComparedSide, Doubt, FileState, ModelFiles, RunSpec
+from ..report.formats.json import compute_digest, from_dict, read_file_state, to_dict
 from ..report.from_journal import report_of_events
 from ..report.model import Report
-from ..settings.options import differing, options_of
-from .companion_files import files_named
+from ..settings.options import iterate_differing, list_options
+from .companion_files import iterate_named_files
 from .journal import read_events
 from .plan import Opening
 
 __all__ = [
-    "command_contents", "contents", "digest_of", "external_files", "feeds_digest", "held_against", "model_digest",
-    "model_files", "named_contents", "report_of_journal", "unknown_reads", "weights_digest", "with_changes",
+    "compare_with_stored",
+    "digest_command",
+    "digest_contents",
+    "digest_feeds",
+    "digest_model",
+    "digest_named",
+    "digest_value",
+    "digest_weights",
+    "iterate_external_files",
+    "list_model_files",
+    "list_unknown_reads",
+    "report_of_journal",
+    "with_changes",
 ]  # fmt: skip
 
 
@@ -66,7 +77,7 @@ _COMPUTED = frozenset({"exec", "eval", "__import__"})
 _CLOCKS = frozenset({"time", "datetime"})
 
 
-def file_stamp(path: Path) -> str:
+def stamp_file(path: Path) -> str:
     """Return the size and time of a file's last change."""
     with contextlib.suppress(OSError):
         state = os.stat(path)
@@ -97,7 +108,7 @@ class ScriptReads:
 
     def add_command(self, text: str) -> None:
         """A command line: its program, the current folder, every file that one of its words names, however nested."""
-        words = list(_words(text))
+        words = list(_iterate_words(text))
         self.words.update(words)
         program = shutil.which(words[0]) if words else None
         if program:
@@ -115,7 +126,7 @@ class ScriptReads:
         found = hashlib.sha256()
         for path in sorted(self.files):
             found.update(os.fsencode(path) + b"\0")
-            found.update(file_stamp(path).encode() if _is_large(path) else _bytes_digest(path))
+            found.update(stamp_file(path).encode() if _is_large(path) else _digest_bytes(path))
         for name in sorted(self.missing):
             found.update(f"{name}?\0".encode("utf-8", "surrogateescape"))
         return found.hexdigest()[:32]
@@ -175,13 +186,13 @@ class ScriptReads:
             for word in set(_WORD.findall(said)):
                 self._add_named(word, path.parent, Path.cwd())
             return
-        for word in _literals(tree):
+        for word in _collect_literals(tree):
             self._add_named(word, path.parent, Path.cwd())
             with contextlib.suppress(OSError, ValueError):
                 if Path(word).is_dir():
                     roots = [*roots, Path(os.path.realpath(word))]
-        self.unknown += [f"{path.name} {what}" for what in _beyond(tree)]
-        for name, needed in _imports(tree, path):
+        self.unknown += [f"{path.name} {what}" for what in _iterate_undecidable(tree)]
+        for name, needed in _iterate_imports(tree, path):
             self._import(name, needed, [*roots, path.parent.parent], path)
 
     def _import(self, name: str, needed: bool, roots: Sequence[Path], importer: Path) -> None:
@@ -220,7 +231,7 @@ def _is_installed(path: Path) -> bool:
     )
 
 
-def _imports(tree: ast.AST, path: Path) -> Iterator[tuple[str, bool]]:
+def _iterate_imports(tree: ast.AST, path: Path) -> Iterator[tuple[str, bool]]:
     """Yield names of modules that are imported, and whether the script cannot do without."""
     optional = {
         id(node) for one in ast.walk(tree) if isinstance(one, ast.Try) and one.handlers for node in ast.walk(one)
@@ -234,37 +245,37 @@ def _imports(tree: ast.AST, path: Path) -> Iterator[tuple[str, bool]]:
                 yield node.module, needed
             elif node.level:  # of its own package, all of which is read
                 yield path.parents[node.level - 1].name, False
-        elif isinstance(node, ast.Call) and _called(node) == "import_module":
+        elif isinstance(node, ast.Call) and _name_called(node) == "import_module":
             given = [one.value for one in node.args[:1] if isinstance(one, ast.Constant)]
             yield from ((one.lstrip("."), needed) for one in given if isinstance(one, str))
 
 
-def _beyond(tree: ast.AST) -> Iterator[str]:
+def _iterate_undecidable(tree: ast.AST) -> Iterator[str]:
     """Yield what a script does whose answer no file decides that can be named here."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             yield from (f"imports {name}" for name in names if name.partition(".")[0] in _OUTSIDE)
         elif isinstance(node, ast.Call):
-            name = _called(node)
+            name = _name_called(node)
             plain = isinstance(node.func, ast.Name)
             computed = name == "import_module" and not (node.args and isinstance(node.args[0], ast.Constant))
             if (plain and name in _COMPUTED) or computed or (not plain and name in _SYSTEM):
                 yield f"calls {name}"
-            elif not plain and name in ("time", "now", "today", "time_ns") and _owner(node) in _CLOCKS:
+            elif not plain and name in ("time", "now", "today", "time_ns") and _name_owner(node) in _CLOCKS:
                 yield f"asks what time it is ({name})"
 
 
-def _called(node: ast.Call) -> str:
+def _name_called(node: ast.Call) -> str:
     return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
-def _owner(node: ast.Call) -> str:
+def _name_owner(node: ast.Call) -> str:
     value: Any = getattr(node.func, "value", None)
     return str(getattr(value, "id", getattr(value, "attr", "")))
 
 
-def _literals(tree: ast.AST) -> set[str]:
+def _collect_literals(tree: ast.AST) -> set[str]:
     return {
         node.value for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) < 1000
@@ -272,7 +283,7 @@ def _literals(tree: ast.AST) -> set[str]:
     }  # fmt: skip
 
 
-def _words(text: str) -> Iterator[str]:
+def _iterate_words(text: str) -> Iterator[str]:
     """Yield the words of a command, those that stand in quotes as one, and behind an "=", too."""
     try:
         words = shlex.split(text)
@@ -283,7 +294,7 @@ def _words(text: str) -> Iterator[str]:
         if word != text:
             parts = [*re.split(r"[=,:;]", word)] if re.search(r"[=,:;]", word) else []
             for part in (*parts, *([word] if " " in word else ())):
-                yield from _words(part)
+                yield from _iterate_words(part)
 
 
 def _is_large(path: Path) -> bool:
@@ -292,15 +303,15 @@ def _is_large(path: Path) -> bool:
     return False
 
 
-def _bytes_digest(path: Path) -> bytes:
+def _digest_bytes(path: Path) -> bytes:
     with contextlib.suppress(OSError):
         return hashlib.sha256(path.read_bytes()).digest()
     return b"unreadable"
 
 
-def scripts_named(*things: Any) -> list[Path]:
+def list_named_scripts(*things: Any) -> list[Path]:
     """Return the Python files among what strings name."""
-    return [Path(path) for path in dict.fromkeys(files_named(*things)) if path.endswith(".py")]
+    return [Path(path) for path in dict.fromkeys(iterate_named_files(*things)) if path.endswith(".py")]
 
 
 # What decides the numbers of a command, as digests of what it holds now: a result is gone on from where all are equal.
@@ -344,7 +355,7 @@ _BLOCK = 1 << 22
 """Bytes that are hashed at a time: a model's weights may be larger than memory."""
 
 
-def contents(spec: RunSpec, *, without: Sequence[Path] = (), once: str = "") -> dict[str, str]:
+def digest_contents(spec: RunSpec, *, without: Sequence[Path] = (), once: str = "") -> dict[str, str]:
     """By what it is of (options, model, baseline, inputs, ...): a digest of what it holds.
 
     without: files that are not read, though they lie in a folder that is. once: what stands for what cannot be known;
@@ -352,43 +363,43 @@ def contents(spec: RunSpec, *, without: Sequence[Path] = (), once: str = "") -> 
     cannot be read.
     """
     plain = encode(spec)
-    written = (one.name for one in options_of(RunSpec) if one.file == "written")
+    written = (one.name for one in list_options(RunSpec) if one.file == "written")
     for name in (*_WITHOUT_EFFECT, *written):
         plain.pop(name, None)
     options = {key: one for key, one in spec.options.items() if not _plain_name(key).startswith(_WRITTEN)}
     plain["options"] = encode(options)
     files = _Files(without)
-    found = {"options": digest_of(plain), "model": files.model(spec.model)}
+    found = {"options": digest_value(plain), "model": files.model(spec.model)}
     if spec.baseline_model is not None:
         found["baseline's model"] = files.model(spec.baseline_model)
-    for one, named in differing(spec):
+    for one, named in iterate_differing(spec):
         if one.file == "read" and one.name not in _WITHOUT_EFFECT and not one.field.startswith("model."):
             found[one.name] = files.named(named)
-    found["files of the options"] = files.named(options, _entries(options))
-    found["versions"] = digest_of([_versions(), _files_of_engines()])
+    found["files of the options"] = files.named(options, _list_text_entries(options))
+    found["versions"] = digest_value([_find_versions(), _stamp_engine_files()])
     reads = _reads(spec, without)
     found["what the scripts read"] = reads.digest()
-    found["environment"] = digest_of(_environment(reads.words))
+    found["environment"] = digest_value(_read_environment(reads.words))
     if reads.unknown:
-        found[_unknown(reads)] = once or secrets.token_hex(8)
+        found[_name_unknown(reads)] = once or secrets.token_hex(8)
     return found
 
 
-def command_contents(command: str, *, without: Sequence[Path] = (), once: str = "") -> str:
+def digest_command(command: str, *, without: Sequence[Path] = (), once: str = "") -> str:
     """Return a digest of all that a command of the user's can read: its program, the current folder, the files that it
     names.
 
-    See ``contents`` for ``without`` and ``once``.
+    See ``digest_contents`` for ``without`` and ``once``.
     """
     if not command:
         return ""
     reads = ScriptReads(without=without)
     reads.add_command(command)
     unknown = (once or secrets.token_hex(8)) if reads.unknown else ""
-    return digest_of([reads.digest(), _environment(reads.words), unknown])
+    return digest_value([reads.digest(), _read_environment(reads.words), unknown])
 
 
-def unknown_reads(spec: RunSpec, command: str) -> tuple[str, ...]:
+def list_unknown_reads(spec: RunSpec, command: str) -> tuple[str, ...]:
     """Return why it cannot be known what a run's scripts, or a command, read; () where it can."""
     reads = _reads(spec, ())
     if command:
@@ -398,26 +409,28 @@ def unknown_reads(spec: RunSpec, command: str) -> tuple[str, ...]:
 
 def _reads(spec: RunSpec, without: Sequence[Path]) -> ScriptReads:
     reads = ScriptReads(without=without)
-    named_by = [named for one, named in differing(spec) if one.file == "read" and one.name not in _WITHOUT_EFFECT]
+    named_by = [
+        named for one, named in iterate_differing(spec) if one.file == "read" and one.name not in _WITHOUT_EFFECT
+    ]
     models = (spec.model.model_file, spec.baseline_model.model_file if spec.baseline_model else "")
-    for script in scripts_named(*named_by, *models, spec.metric, spec.compare, spec.options):
+    for script in list_named_scripts(*named_by, *models, spec.metric, spec.compare, spec.options):
         reads.add_script(script)
     return reads
 
 
-def _unknown(reads: ScriptReads) -> str:
+def _name_unknown(reads: ScriptReads) -> str:
     """Under which name it is said that nothing can be gone on from."""
     more = len(reads.unknown) - 1
     return f"what cannot be known: {reads.unknown[0]}" + (f" and {more} more" if more else "")
 
 
-def _entries(options: Mapping[str, Any]) -> list[str]:
+def _list_text_entries(options: Mapping[str, Any]) -> list[str]:
     """Return every entry of a list that is one text."""
     texts = [one for one in options.values() if isinstance(one, str)]
     return [part for text in texts for part in re.split(r"[,;:\s]+", text) if part and part != text]
 
 
-def _environment(words: Collection[str]) -> dict[str, str]:
+def _read_environment(words: Collection[str]) -> dict[str, str]:
     """Variables that engines read, or whose names stand in the user's scripts."""
     return {
         name: value for name, value in os.environ.items()
@@ -425,7 +438,7 @@ def _environment(words: Collection[str]) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _files_of_engines() -> dict[str, str]:
+def _stamp_engine_files() -> dict[str, str]:
     """Return the size and time of every library of the engines that are installed, and of this tool's own modules."""
     found = {}
     for name in _PACKAGES:
@@ -437,21 +450,21 @@ def _files_of_engines() -> dict[str, str]:
                 folders[:] = [one for one in folders if one not in _NO_LIBRARIES]
                 for file in names:
                     if ".so" in file or file.endswith((".dll", ".pyd", ".dylib")) or name == "precision_debug":
-                        found[f"{place}/{file}"] = file_stamp(Path(place, file))
+                        found[f"{place}/{file}"] = stamp_file(Path(place, file))
     return found
 
 
-def named_contents(*texts: str) -> str:
+def digest_named(*texts: str) -> str:
     """Return a digest of every file and folder that these name."""
     return _Files(()).named(*texts)
 
 
-def digest_of(value: Any) -> str:
+def digest_value(value: Any) -> str:
     """Of plain values."""
     return hashlib.sha256(json.dumps(encode(value), sort_keys=True).encode()).hexdigest()[:32]
 
 
-def feeds_digest(sets: Iterable[Feeds]) -> str:
+def digest_feeds(sets: Iterable[Feeds]) -> str:
     """Of arrays by input name, one mapping after the other."""
     digest = hashlib.sha256()
     for feeds in sets:
@@ -460,7 +473,7 @@ def feeds_digest(sets: Iterable[Feeds]) -> str:
     return digest.hexdigest()[:32]
 
 
-def weights_digest(openings: Iterable[Opening]) -> str:
+def digest_weights(openings: Iterable[Opening]) -> str:
     """Of models that are programs: their weights as they are loaded, and the user's modules that they come from.
 
     "" where none is one. Their files alone do not say what weights they load.
@@ -478,13 +491,13 @@ def weights_digest(openings: Iterable[Opening]) -> str:
         for name in sorted(weights):
             _add_value(digest, name, weights[name])
         folder = Path(opening.spec.model.model_file.partition(".py")[0]).absolute().parent
-        for path in sorted(_imported_from(folder)):
+        for path in sorted(_iterate_imported_from(folder)):
             digest.update(path.encode("utf-8", "surrogateescape"))
             _add_file(digest, Path(path))
     return digest.hexdigest()[:32] if some else ""
 
 
-def _imported_from(folder: Path) -> Iterator[str]:
+def _iterate_imported_from(folder: Path) -> Iterator[str]:
     """Files of modules that were imported from a folder, whichever way they are named there."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -496,13 +509,13 @@ def _imported_from(folder: Path) -> Iterator[str]:
 
 class _Files:
     def __init__(self, without: Sequence[Path]) -> None:
-        self._without = {_real(path) for path in without}
+        self._without = {_real_path(path) for path in without}
 
     def model(self, files: ModelFiles) -> str:
         """Of a model's files, its external weights and what lies beside it under its name."""
         digest = hashlib.sha256()
         for name in (files.model_file, files.params_file, files.model_dir):
-            for path in dict.fromkeys(files_named(name)):
+            for path in dict.fromkeys(iterate_named_files(name)):
                 if Path(path).is_dir():
                     self._folder(digest, Path(path), _REPORTS)
                 else:
@@ -515,7 +528,7 @@ class _Files:
     def named(self, *things: Any) -> str:
         """Of every file and folder that strings name."""
         digest = hashlib.sha256()
-        for path in dict.fromkeys(files_named(*things)):
+        for path in dict.fromkeys(iterate_named_files(*things)):
             digest.update(path.encode("utf-8", "surrogateescape"))
             if Path(path).is_dir():
                 self._folder(digest, Path(path))
@@ -529,7 +542,7 @@ class _Files:
     def _folder(self, digest: Any, folder: Path, left_out: frozenset[str] = frozenset()) -> None:
         for path in sorted(folder.rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-            if path.is_file() and not hidden and path.suffix not in left_out and _real(path) not in self._without:
+            if path.is_file() and not hidden and path.suffix not in left_out and _real_path(path) not in self._without:
                 digest.update(f"{path.relative_to(folder)}".encode("utf-8", "surrogateescape"))
                 _add_file(digest, path)
 
@@ -537,21 +550,21 @@ class _Files:
         named = (path for path in model.absolute().parent.iterdir() if path.name.startswith(model.stem))
         found = {path for path in named if path.suffix in _WEIGHTS and path.name != model.name}
         if model.suffix == ".onnx":
-            found |= set(external_files(model))
-        return sorted(path for path in found if path.is_file() and _real(path) not in self._without)
+            found |= set(iterate_external_files(model))
+        return sorted(path for path in found if path.is_file() and _real_path(path) not in self._without)
 
 
-def external_files(model: Path) -> Iterator[Path]:
+def iterate_external_files(model: Path) -> Iterator[Path]:
     """Yield the files of an ONNX model's external weights: beside it, and beside what it is a link to."""
-    from ..onnx.without_weights import external_locations
+    from ..onnx.without_weights import list_external_locations
 
     try:
-        names = external_locations(model)
+        names = list_external_locations(model)
     except PrecisionDebugError:  # what is wrong with it is said where it is opened
         return
     for name in names:
         if "\0" not in name:
-            yield from (folder / name for folder in (model.absolute().parent, _real(model).parent))
+            yield from (folder / name for folder in (model.absolute().parent, _real_path(model).parent))
 
 
 def _add_file(digest: Any, path: Path) -> None:
@@ -585,14 +598,14 @@ def _plain_name(key: str) -> str:
     return key.removeprefix("target.").removeprefix("baseline.")
 
 
-def _versions() -> dict[str, str]:
+def _find_versions() -> dict[str, str]:
     """Of every engine that is installed, and of the packages that bring backends of their own."""
     # whoever installs or removes a package changes the folder that its metadata lie in; reading them takes 0.2 s
-    return dict(_versions_in(tuple((place, file_stamp(Path(place or "."))) for place in sys.path)))
+    return dict(_find_versions_in(tuple((place, stamp_file(Path(place or "."))) for place in sys.path)))
 
 
 @functools.lru_cache(maxsize=4)
-def _versions_in(_: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+def _find_versions_in(_: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     found = {}
     for name in _ENGINES:
         try:
@@ -605,7 +618,7 @@ def _versions_in(_: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return found
 
 
-def _real(path: Path) -> Path:
+def _real_path(path: Path) -> Path:
     """Where a path really lies. ``Path.resolve`` raises at links that go round in a circle, before Python 3.13."""
     return Path(os.path.realpath(path))
 
@@ -619,12 +632,12 @@ _PARAMETERS = {".pdmodel": ".pdiparams", ".json": ".pdiparams", ".xml": ".bin"}
 """Of a format, how the file ends that lies beside the model under its name and holds its weights."""
 
 
-def model_digest(model: ModelFiles) -> str:
-    """SHA-256 over a model's files as they are now; "" of what is not a file. See ``model_files``."""
-    return digest_of_files(model_files(model))
+def digest_model(model: ModelFiles) -> str:
+    """SHA-256 over a model's files as they are now; "" of what is not a file. See ``list_model_files``."""
+    return compute_digest(list_model_files(model))
 
 
-def model_files(model: ModelFiles) -> tuple[FileState, ...]:
+def list_model_files(model: ModelFiles) -> tuple[FileState, ...]:
     """Return a model's files: its own, its parameters, an ONNX file's external weights.
 
     () of what is not a file: a folder may hold anything, and a program loads its weights from wherever it likes.
@@ -634,22 +647,24 @@ def model_files(model: ModelFiles) -> tuple[FileState, ...]:
         return ()
     try:
         # a file may be reached by several links, and counts once
-        beside = sorted({file.resolve() for file in _beside(files[0])} - {file.resolve() for file in files})
-        return tuple(state_of(file.absolute()) for file in (*files, *beside))
+        beside = sorted(
+            {file.resolve() for file in _iterate_files_beside(files[0])} - {file.resolve() for file in files}
+        )
+        return tuple(read_file_state(file.absolute()) for file in (*files, *beside))
     except (OSError, PrecisionDebugError):
         return ()
 
 
-def _beside(model: Path) -> Iterator[Path]:
+def _iterate_files_beside(model: Path) -> Iterator[Path]:
     parameters = model.with_suffix(_PARAMETERS.get(model.suffix.lower(), ".none"))
     if parameters.is_file():
         yield parameters
     if model.suffix.lower() == ".onnx":
 
-        yield from (file for file in external_files(model) if file.is_file())
+        yield from (file for file in iterate_external_files(model) if file.is_file())
 
 
-def held_against(
+def compare_with_stored(
     what: str, path: str, when: str, digest: str, given: ModelFiles, *, named: bool
 ) -> tuple[str, tuple[Doubt, ...]]:
     """Hold what was stored against the models that it can be of: "same", "changed" or "unknown", and what to say.
@@ -660,7 +675,7 @@ def held_against(
     own = ModelFiles(model_file=path)
     theirs = given.path and (named or not path or Path(given.path).name == Path(path).name)
     candidates = [given] if named else [*([given] if theirs else []), *([own] if path else [])]
-    found = {one.path: now for one in candidates if (now := model_digest(one))}
+    found = {one.path: now for one in candidates if (now := digest_model(one))}
     if not digest or not found:
         return "unknown", ()
     if digest in found.values():
@@ -671,15 +686,15 @@ def held_against(
 def with_changes(report: Report, what: str) -> Report:
     """Return a stored report, whose sides say where their model's file is another one by now."""
     spec = report.spec
-    target = _checked(report.target, spec.model, what, report.started)
-    baseline = _checked(report.baseline, spec.baseline_model or spec.model, what, report.started)
+    target = _check_side(report.target, spec.model, what, report.started)
+    baseline = _check_side(report.baseline, spec.baseline_model or spec.model, what, report.started)
     return dataclasses.replace(report, target=target, baseline=baseline)
 
 
-def _checked(side: Side, model: ModelFiles, what: str, when: str) -> Side:
+def _check_side(side: ComparedSide, model: ModelFiles, what: str, when: str) -> ComparedSide:
     if not side.digest or side.stored:
         return side
-    _, doubts = held_against(what, "", when, side.digest, model, named=True)
+    _, doubts = compare_with_stored(what, "", when, side.digest, model, named=True)
     return dataclasses.replace(side, doubts=(*side.doubts, *doubts)) if doubts else side
 
 

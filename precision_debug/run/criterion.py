@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 
 from .. import numbers
-from ..errors import UsageError, shortened
+from ..errors import UsageError, shorten
 from ..feeds.script import load_function
 from ..numbers import judge
 from ..numbers.arrays import as_array
 from ..numbers.born import is_broken
-from ..numbers.measure_tokens import mean_kl
-from ..numbers.slices import Parts, lost_error, parts_of, with_slices
+from ..numbers.measure_tokens import compute_mean_kl
+from ..numbers.slices import Parts, largest_lost_error, list_lost_parts, with_slices
 from ..reasons import Reason, say
 from ..records import Comparison, Row, Status, Tolerance
 from ..search.request import TOKENS_KL, SearchRequest, limit_of
 from ..settings import Setting
-from ..settings.options import allowed_drop
+from ..settings.options import parse_allowed_drop
 
-__all__ = ["CheckCommand", "Criterion", "Sample", "parts_among", "saved_as", "with_drop"]
+__all__ = ["CheckCommand", "Criterion", "Sample", "choose_save_setting", "list_parts", "with_drop"]
 
 
 PLACE = "{model}"
@@ -87,13 +87,13 @@ class CheckCommand:
     @property
     def text(self) -> str:
         """As it was typed, shortened."""
-        return shortened(shlex.join(self.words), 120)
+        return shorten(shlex.join(self.words), 120)
 
 
 _EXAMPLE = say("such_as", example=f'--check "python check.py {PLACE}"')
 
 
-def saved_as(settings: Sequence[Setting], mode: str) -> tuple[str, str]:
+def choose_save_setting(settings: Sequence[Setting], mode: str) -> tuple[str, str]:
     """Return the target's setting that saves what a mode runs, and a name for the file; ("", "") where it saves
     nothing."""
     for name, file in _FILES.items():
@@ -149,7 +149,7 @@ class Criterion:
         """Raises UsageError for a metric that is none, or has no limit."""
         metric = None
         if asked.on not in ("outputs", "all"):
-            metric = mean_kl if asked.on == TOKENS_KL else load_function(asked.on)
+            metric = compute_mean_kl if asked.on == TOKENS_KL else load_function(asked.on)
         if metric is not None and asked.drop and f"{asked.on.rpartition(':')[2]}_of_all" in metric.__globals__:
             raise UsageError(say("metric_of_all"), where="--metric", hint=say("metric_of_one"))
         absolute, share = limit_of(asked.limit)
@@ -168,7 +168,7 @@ class Criterion:
             return None
         absolute, share = limit_of(self.asked.limit)
         if self.asked.drop:
-            return allowed_drop(self.asked.drop)[0]
+            return parse_allowed_drop(self.asked.drop)[0]
         if self.asked.score:
             return 1.0 - (absolute or 0.0)
         if share is not None and sample.low is None:
@@ -192,7 +192,7 @@ class Criterion:
         what = {"outputs": say("every_output"), "all": say("every_tensor")}.get(self.asked.on, self.asked.on)
         absolute, share = limit_of(self.asked.limit)
         if self.asked.drop:
-            return say("limit_drop", what=what, limit=allowed_drop(self.asked.drop)[0])
+            return say("limit_drop", what=what, limit=parse_allowed_drop(self.asked.drop)[0])
         if self.asked.score:
             return say("limit_score", what=what, limit=absolute or 0.0)
         if share is not None:
@@ -222,7 +222,7 @@ class Criterion:
                 return False, math.inf, f"{name}: the target does not give it"
             mine, theirs = as_array(sample.values[name], name=name), as_array(got[there], name=there)
             found = with_slices(numbers.compare(mine, theirs, self.tolerance), mine, theirs, self.parts.get(name, {}))
-            error = max(error_of(found), lost_error(found))
+            error = max(compute_error(found), largest_lost_error(found))
             elements += found.base.elements + found.target.elements
             bound = self.bounds.get(name)
             if bound is not None and limit == self.allowed:
@@ -239,12 +239,12 @@ class Criterion:
 
     def _within(self, name: str, found: Comparison) -> bool:
         row = Row(index=0, op_type="", name=name, status=Status.PASS, comparison=found)
-        return judge.judged(row, self.tolerance, allowed=self.allowed).status is Status.PASS
+        return judge.judge_row(row, self.tolerance, allowed=self.allowed).status is Status.PASS
 
     def worse_by(self, mine: Values, theirs: Values, labels: Any) -> float:
         """Return how much worse the metric is for the target in one sample; below 0 where it is better."""
         assert self.metric is not None
-        base, target = (_value_of(self.metric, self.asked.on, one, labels) for one in (mine, theirs))
+        base, target = (_evaluate_metric(self.metric, self.asked.on, one, labels) for one in (mine, theirs))
         name = self.asked.on.rpartition(":")[2]
         less = bool(getattr(self.metric, "__globals__", {}).get(f"{name}_less_is_better"))
         worse = target - base if less else base - target
@@ -277,7 +277,7 @@ class Criterion:
         return good, value if not math.isnan(value) else math.inf, "" if good else f"{self.asked.on} gives {value:.3g}"
 
 
-def _value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
+def _evaluate_metric(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
     """Return what a metric gives for one sample: a number, or a sum over a count. Raises UsageError."""
     try:
         said = metric(outputs, labels)
@@ -290,15 +290,15 @@ def _value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, l
 def with_drop(asked: SearchRequest, names: Sequence[str], seen: Sequence[Sample]) -> SearchRequest:
     """Return the request with the number that a share of the baseline's metric is. names: of the outputs that are
     judged."""
-    most, of_baseline = allowed_drop(asked.drop) if asked.drop else (0.0, False)
+    most, of_baseline = parse_allowed_drop(asked.drop) if asked.drop else (0.0, False)
     if not of_baseline:
         return asked
     metric = load_function(asked.on)
-    found = [_value_of(metric, asked.on, {name: one.values[name] for name in names}, one.labels) for one in seen]
+    found = [_evaluate_metric(metric, asked.on, {name: one.values[name] for name in names}, one.labels) for one in seen]
     return dataclasses.replace(asked, drop=repr(most * abs(sum(found) / len(found))))
 
 
-def error_of(found: Comparison) -> float:
+def compute_error(found: Comparison) -> float:
     """Return the relative L2 error; inf where NaN or Inf are not those of the baseline; of integers, the share that
     differs."""
     if not found.shapes_match or found.mismatched is None:
@@ -312,11 +312,13 @@ def error_of(found: Comparison) -> float:
     return found.relative_l2
 
 
-def parts_among(rows: Iterable[Row]) -> dict[str, Parts]:
+def list_parts(rows: Iterable[Row]) -> dict[str, Parts]:
     """Of each output that lost slices, what it packs, by its name."""
-    return {row.name: parts_of(row.comparison) for row in rows if row.comparison is not None and row.comparison.lost}
+    return {
+        row.name: list_lost_parts(row.comparison) for row in rows if row.comparison is not None and row.comparison.lost
+    }
 
 
-def largest(errors: Sequence[float]) -> float:
+def largest_error(errors: Sequence[float]) -> float:
     """Return the largest error: inf where one is NaN or there is none."""
     return max((math.inf if math.isnan(error) else error for error in errors), default=math.inf)

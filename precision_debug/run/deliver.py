@@ -22,11 +22,11 @@ from ..reasons import say
 from ..report import write
 from ..report.from_journal import report_of_events
 from ..report.model import Report
-from .companion_files import forget_log, forget_tensors, keep_inputs, keep_log, keep_tensors, usual
+from .companion_files import forget_log, forget_tensors, has_usual_name, keep_inputs, keep_log, keep_tensors
 from .journal import read_events
 from .locked_folder import JOURNAL, LOG
 
-__all__ = ["deliver", "has_rows", "rescue"]
+__all__ = ["deliver", "has_rows", "rescue_command"]
 
 
 def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "", language: str = "") -> Report:
@@ -42,9 +42,9 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "", languag
         try:
             report = _deliver(folder, outputs, failure, language, clearing)
         except OutputError as error:
-            raise OutputError(error.what, where=error.where, hint=f"{error.hint}; {rescue(folder)}") from error
+            raise OutputError(error.what, where=error.where, hint=f"{error.hint}; {rescue_command(folder)}") from error
         except Exception as error:
-            raise OutputError(_unmade(error), where=str(folder), hint=rescue(folder)) from error
+            raise OutputError(_describe_unmade(error), where=str(folder), hint=rescue_command(folder)) from error
     shutil.rmtree(folder, ignore_errors=True)
     return report
 
@@ -57,7 +57,7 @@ def has_rows(folder: Path) -> bool:
         return (folder / JOURNAL).exists()
 
 
-def rescue(folder: Path) -> str:
+def rescue_command(folder: Path) -> str:
     """Return what to type for the rows of a run whose report could not be written."""
     if not (folder / JOURNAL).exists():
         return f"the run's folder {folder} was removed while it ran"
@@ -84,11 +84,13 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
         saved = gather(folder, report.rows, folder / "tensors.npz")
     tensors = keep_tensors(folder / "tensors.npz", outputs, report.spec) if saved else None
     report = dataclasses.replace(report, saved_tensors=saved)
-    elsewhere = [kept.name for kept in (inputs, tensors, log) if kept is not None and not usual(outputs[0], kept)]
+    elsewhere = [
+        kept.name for kept in (inputs, tensors, log) if kept is not None and not has_usual_name(outputs[0], kept)
+    ]
     taken = [say("other_name", name=name) for name in elsewhere]
     report = dataclasses.replace(report, notes=(*report.notes, *taken))
     problems: list[OutputError] = []
-    written = [_beside(report, output, inputs, tensors) for output in outputs]
+    written = [_relate_to_output(report, output, inputs, tensors) for output in outputs]
     for each, output in zip(written, outputs, strict=True):
         try:
             _write(each, output, folder, language, clearing)
@@ -103,7 +105,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
     return written[0]
 
 
-def _beside(report: Report, output: Path, inputs: Path | None, tensors: Path | None) -> Report:
+def _relate_to_output(report: Report, output: Path, inputs: Path | None, tensors: Path | None) -> Report:
     """Return the report as it stands at one place: it names its inputs and its tensors from there."""
     return dataclasses.replace(
         report,
@@ -121,8 +123,8 @@ def _write(report: Report, output: Path, folder: Path, language: str, clearing: 
         clearing.result()  # which may make room
         write(report, output, scratch=folder, language=language)
     except Exception as error:
-        raise OutputError(_unmade(error), where=str(output), hint="choose another format") from error
+        raise OutputError(_describe_unmade(error), where=str(output), hint="choose another format") from error
 
 
-def _unmade(error: Exception) -> str:
+def _describe_unmade(error: Exception) -> str:
     return f"the report cannot be made: {type(error).__name__}: {error}"

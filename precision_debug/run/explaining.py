@@ -21,25 +21,25 @@ from ..numbers.number_types import BEHIND_FLOAT32, NUMBER_TYPES
 from ..observe.store import Store
 from ..onnx.file_operators import FileOperators
 from ..onnx.model import read_model
-from ..onnx.removed_activations import Removed, removed_operators
+from ..onnx.removed_activations import Removed, map_wrongly_removed
 from ..protocols import Feeds, Hook, Operators, Replace, Replacer, Session
 from ..reasons import Reason, say
-from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
+from ..records import UNFUSED, Doubt, Explanation, GraphOperator, Row, Status
 from ..search import ToKeep
-from ..settings.options import variants_in
+from ..settings.options import parse_variants
 from .agreeing import with_agreement
 from .configurations import with_configurations
 from .faulty_pass import with_faulty_pass
-from .fixes import tried_fix
-from .judging import fixes_of_step
+from .fixes import try_fix
+from .judging import find_step_fixes
 from .open_pair import Comparing
 from .open_pair_run import OpenPair, SampleResult
-from .pasted import Again
-from .plan import Opening, crosses
-from .refuted import repaired, withdrawn
+from .pasted import CompareAgain
+from .plan import Opening, is_across_frameworks
+from .refuted import add_repaired_culprit, withdraw_culprits
 from .second_opinion import with_second_opinion
 from .side import OpenSide
-from .to_keep import plain_opening
+from .to_keep import open_plain
 from .unseen_inputs import calibrates_on_compared, tell_unseen
 
 __all__ = ["StandIn", "explain_sample", "judge_unseen"]
@@ -57,7 +57,7 @@ _IN_MEMORY = 1 << 28
 
 
 @contextlib.contextmanager
-def standing_in(base: OpenSide, target: OpenSide, feed_set: FeedSet, folder: Path) -> Iterator[Session]:
+def open_stand_in(base: OpenSide, target: OpenSide, feed_set: FeedSet, folder: Path) -> Iterator[Session]:
     """The baseline's session, with operators where it is a recording of the target's model and that can be run here.
 
     The model is open once more as long as the context lasts."""
@@ -69,7 +69,7 @@ def standing_in(base: OpenSide, target: OpenSide, feed_set: FeedSet, folder: Pat
     with contextlib.ExitStack() as stack:
         found: Session = session
         with contextlib.suppress(PrecisionDebugError):
-            plain = plain_opening(target.opening).open(feed_set.calibrating)
+            plain = open_plain(target.opening).open(feed_set.calibrating)
             stack.callback(plain.close)
             names = {meta.name for meta in plain.tensors}
             known = all(meta.name in names for meta in session.tensors if not meta.unseen)
@@ -131,7 +131,7 @@ class StandIn:
         """See protocols.Replacer."""
         return self._operators.held(name, value)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         return self._operators.operator(name)
 
@@ -201,7 +201,7 @@ class _Sum:
     source: str
 
 
-def inside_sums(subject: Subject, accumulates: str) -> tuple[list[Reason], list[Doubt]]:
+def find_inner_sums(subject: Subject, accumulates: str) -> tuple[list[Reason], list[Doubt]]:
     """Notes on sums that may overflow inside, and doubts where they must: the sum itself is beyond float16.
 
     accumulates: the type in which the target is known to sum; "" not known. Nothing where the target holds no float16,
@@ -220,7 +220,7 @@ def inside_sums(subject: Subject, accumulates: str) -> tuple[list[Reason], list[
         array = as_array(tensor)
         if suspect is None or array.size > _LARGEST:
             return
-        total, most, terms = _sums(subject, suspect, array.astype(np.float64))
+        total, most, terms = _measure_sums(subject, suspect, array.astype(np.float64))
         kind, made = suspect.row.op_type, suspect.row.name
         if total > _LIMIT:
             values = {"op": kind, "name": made, "terms": str(terms), "total": f"{total:.4g}"}
@@ -237,7 +237,7 @@ def _suspect(subject: Subject, row: Row) -> _Sum | None:
     meta, numbers = subject.meta_of.get(row.name), row.comparison
     if meta is None or numbers is None or row.op_type not in _ADDED or subject.held_as.get(row.name) != "float16":
         return None
-    if row.view.endswith(BEHIND_FLOAT32) or _ran_in(subject, row) == "FP32":
+    if row.view.endswith(BEHIND_FLOAT32) or _precision_of(subject, row) == "FP32":
         return None  # it is kept: what it hands on is rounded, and its sum is not
     source = next((name for name in meta.inputs if name in subject.row_of), "")
     comparison = subject.row_of[source].comparison if source else None
@@ -249,17 +249,17 @@ def _suspect(subject: Subject, row: Row) -> _Sum | None:
     return _Sum(row=row, source=source) if terms * term > _LIMIT else None
 
 
-def _ran_in(subject: Subject, row: Row) -> str:
+def _precision_of(subject: Subject, row: Row) -> str:
     """Return the precision in which an engine that tells ran the operator; "" where it does not."""
     running = subject.targets.get(row.target_name)
     return "" if running is None else running.extra.get("Real Precision", "")
 
 
-def _sums(subject: Subject, suspect: _Sum, array: Array) -> tuple[float, float, int]:
+def _measure_sums(subject: Subject, suspect: _Sum, array: Array) -> tuple[float, float, int]:
     """Return the largest sum, the largest sum of sizes, and how many terms each has."""
     kind = suspect.row.op_type
     terms = np.square(array) if kind in _SQUARED else np.abs(array) if kind == "ReduceL1" else array
-    axes = _axes(subject, suspect, array.ndim)
+    axes = _find_sum_axes(subject, suspect, array.ndim)
     with np.errstate(all="ignore"):
         if kind == "CumSum":
             total, most = (np.abs(np.cumsum(one, axis=axes[0])) for one in (terms, np.abs(terms)))
@@ -269,7 +269,7 @@ def _sums(subject: Subject, suspect: _Sum, array: Array) -> tuple[float, float, 
     return float(np.max(total, initial=0.0)), float(np.max(most, initial=0.0)), count
 
 
-def _axes(subject: Subject, suspect: _Sum, ndim: int) -> tuple[int, ...]:
+def _find_sum_axes(subject: Subject, suspect: _Sum, ndim: int) -> tuple[int, ...]:
     kind = suspect.row.op_type
     if kind == "GlobalAveragePool":
         return tuple(range(2, ndim))
@@ -289,18 +289,18 @@ _LARGEST_FILE = 1 << 30
 """Bytes of a model and its weights up to which its operators are computed once more: they are all held in memory."""
 
 
-def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResult, again: Again) -> None:
+def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResult, again: CompareAgain) -> None:
     """Tell the journal who introduced the error of a sample, and what to keep. ran: what that sample gave."""
     work.journal.write(events.Stage(text=say("stage_explaining")))
-    with standing_in(both.base, both.target, work.feed_set, work.folder) as baseline:
-        subject = _subject(work, both, sample, ran)
+    with open_stand_in(both.base, both.target, work.feed_set, work.folder) as baseline:
+        subject = _make_subject(work, both, sample, ran)
         if baseline is not both.base.session:
             subject = dataclasses.replace(subject, baseline=baseline, two_frameworks=False)
         _explain(work, both, subject, sample, again)
 
 
-def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: Again) -> None:
-    explanation, agreeing = _explained(work, both, subject, sample, again)
+def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: CompareAgain) -> None:
+    explanation, agreeing = _explain_sample(work, both, subject, sample, again)
     if agreeing is not None:
         work.journal.write(events.KeepFound(to_keep=agreeing))
         return
@@ -309,22 +309,22 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
     tell_unseen(work, both, subject, explanation)
     if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
-    step = fixes_of_step(subject)
+    step = find_step_fixes(subject)
     scaled = None if step is None else step.tried_on_step(subject, explanation, both.target)
     if scaled is not None and scaled.tried is not None and scaled.tried.state == "mended":
         work.journal.write(events.KeepFound(to_keep=scaled))
         return
-    kept = tried_fix(
+    kept = try_fix(
         work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
-        foreign=subject.two_files or crosses(both.base.opening, both.target.opening),
+        foreign=subject.two_files or is_across_frameworks(both.base.opening, both.target.opening),
         begun=lambda known: work.journal.write(events.KeepFound(to_keep=known)),
         on_stage=lambda stage: work.journal.write(events.Stage(text=stage)),
     )  # fmt: skip
     if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
         kept = scaled  # no module mends it either
-    refuted = withdrawn(explanation, kept)
-    overruled = repaired(refuted or explanation, kept, subject) or refuted
+    refuted = withdraw_culprits(explanation, kept)
+    overruled = add_repaired_culprit(refuted or explanation, kept, subject) or refuted
     if overruled is not None:
         work.journal.write(events.Explained(explanation=overruled))
     if kept is not None:
@@ -334,10 +334,10 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
 def judge_unseen(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> None:
     """Tell of inputs that did not calibrate, where nobody asks who introduced the error."""
     if work.fixes and not work.alone and calibrates_on_compared(both.base, both.target, work.feed_set):
-        tell_unseen(work, both, _subject(work, both, sample, ran), None)
+        tell_unseen(work, both, _make_subject(work, both, sample, ran), None)
 
 
-def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> explain.Subject:
+def _make_subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> explain.Subject:
     spec, base, target = work.spec, both.base, both.target
     feeds, target_feeds = work.feeds(sample)
     outputs = {meta.name for meta in base.tensors if meta.is_output}
@@ -361,21 +361,21 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
         two_files=base.opening.spec.model != target.opening.spec.model,
         two_frameworks=base.opening.backend is not target.opening.backend,
-        in_files=_in_files(base.opening, target.opening),
-        removed=_removed(base.opening, target.opening),
-        operators_alone=_operators_alone(base.opening),
+        in_files=_make_file_operators_reader(base.opening, target.opening),
+        removed=_make_removed_reader(base.opening, target.opening),
+        operators_alone=_make_operators_reader(base.opening),
         memory_budget=spec.memory_budget,
         iterations=ran.iterations,
         bearers=ran.bearers,
         outputs=ran.base_outputs,
         target_outputs=ran.target_outputs,
         tokens=ran.tokens,
-        variant=variants_in(spec.input_variants)[sample] if spec.input_variants else "",
+        variant=parse_variants(spec.input_variants)[sample] if spec.input_variants else "",
         fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in ran.rows),
     )
 
 
-def _operators_alone(base: Opening) -> Callable[[], Operators | None] | None:
+def _make_operators_reader(base: Opening) -> Callable[[], Operators | None] | None:
     """See explain.Subject. Read when they are first asked for."""
     runner = base.capabilities.operator_runner
     if runner is None or not base.spec.model.model_file.lower().endswith(".onnx"):
@@ -395,7 +395,7 @@ def _operators_alone(base: Opening) -> Callable[[], Operators | None] | None:
     return operators
 
 
-def _removed(base: Opening, target: Opening) -> Callable[[], Mapping[str, Removed]]:
+def _make_removed_reader(base: Opening, target: Opening) -> Callable[[], Mapping[str, Removed]]:
     """See explain.Subject: of an ONNX file and one that was quantised from it."""
     first, second = (opening.spec.model.model_file for opening in (base, target))
 
@@ -404,16 +404,16 @@ def _removed(base: Opening, target: Opening) -> Callable[[], Mapping[str, Remove
         if first == second or not all(one.lower().endswith(".onnx") for one in (first, second)):
             return {}
         try:
-            return removed_operators(read_model(first), read_model(second))
+            return map_wrongly_removed(read_model(first), read_model(second))
         except (OSError, PrecisionDebugError):
             return {}
 
     return removed
 
 
-def _in_files(
+def _make_file_operators_reader(
     base: Opening, target: Opening
-) -> Callable[[str, str], tuple[Operator, Operator] | None] | None:  # fmt: skip
+) -> Callable[[str, str], tuple[GraphOperator, GraphOperator] | None] | None:  # fmt: skip
     """See explain.Subject. Of two ONNX files that two engines run: one engine says it of both in its own words."""
     first, second = (opening.spec.model.model_file for opening in (base, target))
     of_onnx = first.lower().endswith(".onnx") and second.lower().endswith(".onnx")
@@ -424,7 +424,7 @@ def _in_files(
     def files() -> tuple[FileOperators, FileOperators]:
         return FileOperators(read_model(first)), FileOperators(read_model(second))
 
-    def held(name: str, there: str) -> tuple[Operator, Operator] | None:
+    def held(name: str, there: str) -> tuple[GraphOperator, GraphOperator] | None:
         try:
             one, other = (file.operator_of(key) for file, key in zip(files(), (name, there), strict=True))
         except PrecisionDebugError:
@@ -434,14 +434,14 @@ def _in_files(
     return held
 
 
-def _explained(
-    work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: Again
+def _explain_sample(
+    work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: CompareAgain
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
     decided = None
     try:
-        decided = explain.decided_otherwise(subject, spec.explain)
+        decided = explain.find_changed_decisions(subject, spec.explain)
     except explain.NOT_LOOKED_AT as error:
         detail = str(error) if isinstance(error, PrecisionDebugError) else f"{type(error).__name__}: {error}"
         work.note(say("decisions_not_looked_at", detail=detail))
@@ -464,7 +464,7 @@ def _explained(
             work.note(reason)
     mode = both.target.opening.mode
     if both.target.opening.precision == "float16" and mode is not None:
-        notes, doubts = inside_sums(subject, mode.accumulates)
+        notes, doubts = find_inner_sums(subject, mode.accumulates)
         for reason in notes:
             work.note(reason)
         both.target.doubt(doubts)

@@ -10,10 +10,10 @@ from typing import Any
 
 from .. import explain
 from ..errors import BackendCrash, BackendError, ModelError, PrecisionDebugError
-from ..explain.ladder import Explanation as Bisected
+from ..explain.ladder import StageExplanation as Bisected
 from ..explain.ladder import explain as bisected
 from ..explain.units import BEYOND
-from ..numbers.arrays import apart
+from ..numbers.arrays import measure_distance
 from ..numbers.number_types import PRECISIONS, is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..reasons import say
@@ -57,21 +57,21 @@ def with_faulty_pass(
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
     unexplained = any(CAUSES[one.cause].by_a_pass for one in guilty)
-    if not asked and (_work(subject, target) > _WORK or (is_narrow(target.precision) and not unexplained)):
+    if not asked and (_count_work(subject, target) > _WORK or (is_narrow(target.precision) and not unexplained)):
         return explanation
     try:
-        found = _bisected(explanation, subject, target, feeds, tuple(sets), quick=not asked)
+        found = _bisect_passes(explanation, subject, target, feeds, tuple(sets), quick=not asked)
     except PrecisionDebugError:
         return explanation  # the finished comparison is not lost for it
     return explanation if found is None else _with_cause(explanation, subject, target, guilty, *found)
 
 
-def _work(subject: explain.Subject, target: Opening) -> int:
+def _count_work(subject: explain.Subject, target: Opening) -> int:
     tensors = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
-    return tensors + work_of_file(target)
+    return tensors + count_file_bytes(target)
 
 
-def work_of_file(target: Opening) -> int:
+def count_file_bytes(target: Opening) -> int:
     """Return bytes of the model's file; 0 where there is none."""
     try:
         return os.path.getsize(target.spec.model.path)
@@ -79,15 +79,15 @@ def work_of_file(target: Opening) -> int:
         return 0
 
 
-def _bisected(
+def _bisect_passes(
     explanation: Explanation, subject: explain.Subject, target: Opening, feeds: Feeds, sets: tuple[Feeds, ...],
     *, quick: bool,
 ) -> tuple[Bisected, float, float, Rebuilt] | None:  # fmt: skip
     """Return what must be off, and the error of the worst output with every pass on and with these off."""
     ladder = target.capabilities.ladder
     wanted = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
-    before = _error(subject.outputs, wanted)
-    allowed = explain.allowed_by(explanation, target.precision)
+    before = _error_of_worst_output(subject.outputs, wanted)
+    allowed = explain.bound_of(explanation, target.precision)
     if ladder is None or before <= allowed:
         return None
     rung = Rung(name=target.spec.mode, mode=target.spec.mode)
@@ -100,7 +100,7 @@ def _bisected(
         def rebuilt(options: Mapping[str, Any], tried: dict[str, Rebuilt] = tried) -> Rebuilt:
             key = repr(sorted(options.items()))
             if key not in tried:
-                tried[key] = _rebuilt(subject, target, options, feeds, sets)
+                tried[key] = _rebuild_target(subject, target, options, feeds, sets)
             return tried[key]
 
         most = rebuilt(switch.options(switch.items)).error
@@ -126,7 +126,7 @@ class Rebuilt:
     tensors: tuple[TensorMeta, ...] = ()
 
 
-def _rebuilt(
+def _rebuild_target(
     subject: explain.Subject, target: Opening, options: Mapping[str, Any], feeds: Feeds, sets: tuple[Feeds, ...]
 ) -> Rebuilt:  # fmt: skip
     spec = dataclasses.replace(target.spec, options={**without_saving(target.spec.options), **options})
@@ -135,16 +135,16 @@ def _rebuilt(
         try:
             outputs = session.run(feeds)
             named = {subject.partner.get(name, name): one for name, one in outputs.items()}
-            return Rebuilt(error=_error(subject.outputs, named), tensors=tuple(session.tensors))
+            return Rebuilt(error=_error_of_worst_output(subject.outputs, named), tensors=tuple(session.tensors))
         finally:
             session.close()
     except PrecisionDebugError:
         return Rebuilt(error=math.inf)
 
 
-def _error(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
+def _error_of_worst_output(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
     """Return the relative L2 of the worst output that both sides have; inf where shapes, NaN or Inf do not agree."""
-    return max((apart(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
+    return max((measure_distance(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
 
 
 def _with_cause(
@@ -161,15 +161,15 @@ def _with_cause(
     small = bool(usual) and actual is not None and actual <= times * (usual or 0.0)
     if guilty and is_narrow(target.precision) and guilty[0].cause == "other_arithmetic":
         small = False  # no rounding makes what that operator is off by
-    cause = "pass_rounding" if small or _one_step(subject, before) else "faulty_pass"
-    gone, new = _replaced(best.tensors, subject.targets.values())
+    cause = "pass_rounding" if small or _is_one_step(subject, before) else "faulty_pass"
+    gone, new = _describe_replaced(best.tensors, subject.targets.values())
     blamed = guilty[0].name if guilty else explanation.at
     made_of = subject.row_of[blamed].target_op_type if blamed in subject.row_of else ""
     gone, new = gone or "the same operators", new or f"{made_of} {blamed}".strip()
     evidence: dict[str, Any] = {
         "passes": " and ".join(found.off), "before": before, "after": after, "runs": found.runs,
         "of": len(found.switch.items), "replaced": gone, "instead": new, "paste": found.snippet,
-        "option": option_of(target, found.switch, found.off),
+        "option": format_switch_option(target, found.switch, found.off),
     }  # fmt: skip
     if guilty:
         first, rest = guilty[0], explanation.culprits
@@ -187,7 +187,7 @@ def _with_cause(
     return dataclasses.replace(explanation, state="culprits", culprits=(*explanation.culprits, made))
 
 
-def _one_step(subject: explain.Subject, error: float) -> bool:
+def _is_one_step(subject: explain.Subject, error: float) -> bool:
     """Return whether an error is no more than one step of integers, in a model that quantises.
 
     Kernels of integers round otherwise than the floats between a DequantizeLinear and a QuantizeLinear."""
@@ -195,13 +195,13 @@ def _one_step(subject: explain.Subject, error: float) -> bool:
     return quantises and error <= _STEPS * PRECISIONS["int8"].rounding
 
 
-def option_of(target: Opening, switch: Switch, off: Collection[str]) -> str:
+def format_switch_option(target: Opening, switch: Switch, off: Collection[str]) -> str:
     """Return what switches them off in a command of ours."""
     table = {setting.name: setting for setting in target.settings}
     return " ".join(table[name].typed(typed) for name, typed in switch.options(off).items())
 
 
-def _replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:
+def _describe_replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:
     """Return what only the graph without the passes has, and only the graph with them."""
     first, second = ({(meta.op_type, meta.origin or meta.name): None for meta in metas} for metas in (without, within))
 
@@ -231,7 +231,7 @@ def with_stopping_pass(
     ladder = target.capabilities.ladder if target.backend is not None else None
     if ladder is None or isinstance(error, BackendCrash) or not isinstance(error, BackendError | ModelError):
         return error
-    if work_of_file(target) > MOST_BYTES:
+    if count_file_bytes(target) > MOST_BYTES:
         return error
     calibrating = tuple(sets)
 
@@ -251,7 +251,7 @@ def with_stopping_pass(
             named = " and ".join(found.off)
             return BackendError(
                 say("stopped_by_pass", passes=named, why=error.what), where=error.where,
-                hint=say("runs_without", option=option_of(target, switch, found.off), paste=found.snippet),
+                hint=say("runs_without", option=format_switch_option(target, switch, found.off), paste=found.snippet),
             )  # fmt: skip
     return error
 

@@ -25,29 +25,29 @@ from ..search import (
     Evaluation,
     FixRule,
     Group,
-    Judged,
+    JudgedSet,
     Oracle,
     Spent,
     ToKeep,
     TradePoint,
-    Tried,
-    best_trade,
-    betters,
-    finite,
+    TriedFix,
+    choose_best_trade,
+    does_stay_low,
+    finite_or_none,
     gives_up_most,
-    grown,
     is_large,
     is_steady,
-    made_smaller,
+    list_unbettered,
+    make_smaller,
     minimise,
-    stays_low,
+    search_along_data,
 )  # fmt: skip
 from .criterion import Sample
 from .pasted import Pasted, as_pasted, is_open
 from .to_keep import Keepable
 from .trials import Trials
 
-__all__ = ["PATIENCE", "PATIENT", "FixFinder", "Kept", "names_of"]
+__all__ = ["PATIENCE", "PATIENT", "FixFinder", "Kept", "names_to_keep"]
 
 _SMALL, _SMALL_WORK = 24, 12
 """Units of a model that is small enough for more sets where none of those that may be run helps; and those."""
@@ -106,7 +106,7 @@ class FixFinder:
     until: float = math.inf
     on_set: Callable[[int, int, float], None] = lambda _number, _most, _seconds: None
     begun: float = field(default_factory=time.monotonic)
-    vain: dict[Kept, Judged] = field(default_factory=dict)
+    vain: dict[Kept, JudgedSet] = field(default_factory=dict)
     ran: int = 0
     stopped: bool = False
     rough: bool = True
@@ -119,7 +119,7 @@ class FixFinder:
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """Return what to paste, with what it brought; without an option where nothing brought anything."""
-        self._named = names_of(culprits, self.keepable.target.precision)
+        self._named = names_to_keep(culprits, self.keepable.target.precision)
         kept = self._searched(self.most)
         if kept is None and self.trials.calibrates and not self._each and not self.in_regions:
             # what one calibration promised does not hold where each set is calibrated anew: then no set is judged by it
@@ -140,7 +140,7 @@ class FixFinder:
         if self.in_regions:
             makers, groups = self.keepable.makers(self._named), () if self._named else self.ranking()
             start = self.keepable.around(self._named) or frozenset().union(*(one.units for one in groups[:_FIRST]))
-            grown(self.oracle, units, start, makers)
+            search_along_data(self.oracle, units, start, makers)
             best = self._best()
             self.confirmed |= {} if best is None else {best: self._found(best)}  # an engine takes long to build
             return best
@@ -159,7 +159,7 @@ class FixFinder:
         others = {kept: error for kept, error in self._helping().items() if len(kept) < len(smallest)}
         if others and self._gives_up(smallest) and self.oracle.asked[smallest].passes:
             # what leaves an error may be the better trade, once it is as small as it can be
-            self._smaller(best_trade(others, self.rule.before[0], len(units), self.rule.allowed) or best, most)
+            self._smaller(choose_best_trade(others, self.rule.before[0], len(units), self.rule.allowed) or best, most)
             smallest = self._best() or smallest
         likely = (smallest, best, *sorted(self._helping(), key=self._rank_of)[:_OTHERWISE])
         return next((kept for kept in likely if self._again_so(kept) is not None), None)
@@ -170,7 +170,7 @@ class FixFinder:
             self.oracle.allow(len(best) + 1)
         judged = self.oracle.asked[best]
         aim = self.oracle if judged.passes else self.oracle.aiming(LITTLE * judged.error)
-        made_smaller(aim, self.keepable.units, best, self._rank(frozenset()))
+        make_smaller(aim, self.keepable.units, best, self._rank(frozenset()))
         return (self._best() if judged.passes else aim.smallest()) or best
 
     def _rank(self, kept: Kept) -> Sequence[Group]:
@@ -181,7 +181,7 @@ class FixFinder:
             self.oracle.end_after(self.oracle.left - _AGAIN)
             with contextlib.suppress(PrecisionDebugError):  # what the engine cannot run with these kept names nobody
                 more = self.again(self.keepable.units.keys(kept))
-                names += names_of(more, self.keepable.target.precision)
+                names += names_to_keep(more, self.keepable.target.precision)
             self._named = tuple(dict.fromkeys(names))
         named = [Group(tensor=name, units=self.keepable.around([name]), share=HALF) for name in dict.fromkeys(names)]
         return [*named, *(self.ranking() if self.keepable.known is None else ())]
@@ -190,10 +190,10 @@ class FixFinder:
         units = self.keepable.units
         limit = None if self.rule.strict else self.rule.allowed
         oracle = Oracle(len(units), self._run, runs=most + 1, limit=limit)
-        oracle.asked[frozenset()] = Judged(False, self.rule.before[0])
+        oracle.asked[frozenset()] = JudgedSet(False, self.rule.before[0])
         return oracle
 
-    def _run(self, kept: Kept) -> Judged:
+    def _run(self, kept: Kept) -> JudgedSet:
         """Run a set. Raises Spent where the time is over, or what is left of the runs is for what helps already."""
         held = any(judged.passes for judged in self.oracle.asked.values())
         helping = self._growing and not held and self.most >= _SMALL_WORK and self._helping()
@@ -206,7 +206,7 @@ class FixFinder:
 
     _growing = False
 
-    def _judged(self, kept: Kept) -> Judged:
+    def _judged(self, kept: Kept) -> JudgedSet:
         self.ran += 1
         self.on_set(self.ran, max(self.most, self.ran), time.monotonic() - self.begun)
         keys, every = self.keepable.units.keys(kept), kept >= self.oracle.all
@@ -217,18 +217,18 @@ class FixFinder:
             found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
         return self._as_judged(kept, found)
 
-    def _as_judged(self, kept: Kept, found: Evaluation) -> Judged:
+    def _as_judged(self, kept: Kept, found: Evaluation) -> JudgedSet:
         helps = self.rule.helps(found) and self._stays(found)
         passes = found.passes and (helps or kept >= self.oracle.all)
         units = self.keepable.units
         gives_up = gives_up_most(self.rule.was, found.executed, len(kept), len(units))
-        return Judged(passes, found.size, ran=bool(found.errors), helps=helps, gives_up=gives_up, found=found)
+        return JudgedSet(passes, found.size, ran=bool(found.errors), helps=helps, gives_up=gives_up, found=found)
 
     def _stays(self, found: Evaluation) -> bool:
         told = found.executed is not None or not self.in_regions  # a region tells of no precision
         if 0 < self._floor <= _runs_low(found):
             return True
-        return stays_low(self.keepable.units, found.kept, self.rule.was if told else None, found.executed)
+        return does_stay_low(self.keepable.units, found.kept, self.rule.was if told else None, found.executed)
 
     def _late(self) -> bool:
         """Return whether the time for it is over; the first set is run however long the run took until then."""
@@ -308,7 +308,7 @@ class FixFinder:
         """Of the smaller sets that were run, those with the least error of their size and below."""
         ran = self.seen
         smaller = {one: found.size for one, found in ran.items() if len(one) < of}
-        return tuple(self.point(one, ran[one]) for one in betters(smaller, self.rule.before[0])[-_TOLD:])
+        return tuple(self.point(one, ran[one]) for one in list_unbettered(smaller, self.rule.before[0])[-_TOLD:])
 
     def point(self, kept: Kept, found: Evaluation) -> TradePoint:
         """Return a set as it is told of."""
@@ -342,7 +342,7 @@ class FixFinder:
                 yield self._to_keep(one)
                 return
 
-    def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
+    def _as_pasted(self, tried: TriedFix, keys: tuple[str, ...]) -> TriedFix:
         strict = self.rule.strict
         if self.pasted is not None and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
             with contextlib.suppress(PrecisionDebugError):  # then it is not known
@@ -368,8 +368,9 @@ class FixFinder:
         least = min((found.size for kept, found in self.seen.items() if kept != every), default=math.inf)
         return ToKeep(
             unit=self.keepable.keep.unit, of=self.keepable.units.operators,
-            tried=Tried(
-                state="none", before=finite(self.rule.before[0]), after=finite(least), allowed=self.rule.allowed,
+            tried=TriedFix(
+                state="none", before=finite_or_none(self.rule.before[0]), after=finite_or_none(least),
+                allowed=self.rule.allowed,
                 was=self.rule.was, runs=self.ran, whole=whole.error if whole is not None else None,
                 whole_still=whole.executed if whole is not None else None,
                 whole_ran=whole is not None and bool(whole.errors), each=self._each, trade=trade,
@@ -378,7 +379,7 @@ class FixFinder:
         )  # fmt: skip
 
 
-def names_of(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:
+def names_to_keep(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:
     """Return the tensors whose operators are kept for culprits, of those that a higher precision mends."""
     named = (one.keep or (one.name,) for one in culprits if is_mended(one.cause, precision))
     return tuple(dict.fromkeys(name for names in named for name in names))

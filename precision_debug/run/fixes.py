@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PrecisionDebugError
-from ..explain import Subject, allowed_to_many, is_mended, is_of_many, worth
+from ..explain import Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
 from ..feeds import FeedSet
 from ..numbers.number_types import MODEL, is_narrow
 from ..protocols import InRegions
 from ..reasons import Reason, say
 from ..records import Explanation, RunSpec
-from ..search import FixRule, ToKeep, Tried, rank_groups
-from .fix_finder import PATIENCE, PATIENT, FixFinder, names_of
-from .judging import further_samples, judging_of
+from ..search import FixRule, ToKeep, TriedFix, rank_groups
+from .fix_finder import PATIENCE, PATIENT, FixFinder, names_to_keep
+from .judging import iterate_further_samples, make_judging
 from .pasted import Pasted
 from .plan import Opening
-from .refuted import in_vain
-from .remedies import known_remedies, tried_remedy, with_remedy
-from .side import OpenSide, executed_of
-from .to_keep import Keepable, keepable
+from .refuted import note_kept_in_vain
+from .remedies import list_remedies, try_remedy, with_remedy
+from .side import OpenSide, count_executed
+from .to_keep import Keepable, find_keepable
 from .trials import Trials
 
-__all__ = ["tried_fix"]
+__all__ = ["try_fix"]
 
 _MOST = 12
 """Sets that are run for a small model."""
@@ -59,7 +59,7 @@ _CALIBRATES = 2
 rewritten, and what is chosen is calibrated anew."""
 
 
-def tried_fix(
+def try_fix(
     spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
     folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Pasted] | None, foreign: bool,
     begun: Callable[[ToKeep], None], on_stage: Callable[[Reason], None] = lambda _stage: None,
@@ -72,48 +72,48 @@ def tried_fix(
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
     feeds = feed_set.for_target().feeds
-    opening = dataclasses.replace(_lowered(target), comparer=None)
+    opening = dataclasses.replace(_lower_target(target), comparer=None)
     precision = opening.precision or target.session.arithmetic
     of_many = is_of_many(explanation) and is_narrow(precision) and not subject.is_step
-    found = keepable(
+    found = find_keepable(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds,
         precision=precision, foreign=foreign, of_many=of_many,
     )  # fmt: skip
     regions = isinstance(found, Keepable) and isinstance(found.keep, InRegions)
-    if of_many and _sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
+    if of_many and _count_affordable_sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
         return None  # one set of many says nothing
     apart = any(one.cause == "files_differ" for one in explanation.culprits) and opening.backend is not None
-    known = known_remedies(opening, explanation.culprits, base.opening) if apart or isinstance(found, Keepable) else ()
+    known = list_remedies(opening, explanation.culprits, base.opening) if apart or isinstance(found, Keepable) else ()
     if not isinstance(found, Keepable):
         known = [one for one in known if one.files]
         if not known:
             return found
 
     def untried(why: Reason) -> ToKeep | None:
-        return _untried(found, why) if isinstance(found, Keepable) else found
+        return _note_untried(found, why) if isinstance(found, Keepable) else found
 
     if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
         return untried(say("fix_random", name=drawn))
-    judging = judging_of(spec, subject, explanation, opening.precision)
+    judging = make_judging(spec, subject, explanation, opening.precision)
     if judging is None:
         return untried(say("fix_no_outputs"))
-    most, work = _sets(spec, subject, target.opening, in_regions=regions)
+    most, work = _count_affordable_sets(spec, subject, target.opening, in_regions=regions)
     criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
     if of_many and spec.explain != "full":
         most = min(most, _OF_MANY)
     if not most:
         return untried(say("fix_large", gigabytes=work / 1e9))
-    further = tuple(further_samples(spec, base, target, criterion, feed_set, sample)) if most > 1 else ()
+    further = tuple(iterate_further_samples(spec, base, target, criterion, feed_set, sample)) if most > 1 else ()
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
     rule = FixRule(
         before=[math.inf if error is None else error for error in errors], allowed=allowed,
-        was=executed_of(opening, target.session), strict=criterion.tolerance.given,
+        was=count_executed(opening, target.session), strict=criterion.tolerance.given,
     )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
     calibrating = feed_set.for_target().calibrating
-    timed = None if regions or _not_timed(target, subject) else target.session
+    timed = None if regions or _is_not_timed(target, subject) else target.session
     kept = found if isinstance(found, ToKeep) else None
     if isinstance(found, Keepable):
         keeps = found
@@ -129,38 +129,40 @@ def tried_fix(
             keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
             again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,
             pasted=None if again is None or subject.is_step or regions else lambda keys: again(kept_too(keys)),
-            of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
+            of_many=bound_of_many(explanation) or allowed, of_one=min(allowed,
+            error_worth_failing(explanation.unit or 0.0)),
             ranking=functools.cache(lambda: rank_groups(keeps.units, subject.rows, explanation)),
-            beside=timed, patience=patience, on_set=on_set, in_regions=regions, until=_shrinks_until(target, spec),
+            beside=timed, patience=patience, on_set=on_set, in_regions=regions, until=_find_shrink_deadline(target,
+            spec),
         )  # fmt: skip
-        begun(_untried(found, say("fix_ended")))
-        kept = _kept(finder, explanation, opening.precision)
+        begun(_note_untried(found, say("fix_ended")))
+        kept = _keep_operators(finder, explanation, opening.precision)
     mended = kept is not None and kept.tried is not None and kept.tried.state == "mended"
-    other = tried_remedy(
+    other = try_remedy(
         opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
         calibrating, room, patience=patience, beside=timed,
     )  # fmt: skip
     return with_remedy(kept, other)
 
 
-def _kept(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep:
+def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep:
     """Return what came of keeping operators, and of keeping all who are named where that did nothing."""
     named = [one for one in explanation.culprits if is_mended(one.cause, precision)]
     try:
         tried = finder.find(named)
         all_named = len(named) == len(explanation.culprits)
-        theirs = finder.keepable.around(names_of(named, precision)) if all_named else frozenset[int]()
-        return in_vain(tried, finder.seen, theirs, finder.rule.before[0], finder.rule.was, finder.point)
+        theirs = finder.keepable.around(names_to_keep(named, precision)) if all_named else frozenset[int]()
+        return note_kept_in_vain(tried, finder.seen, theirs, finder.rule.before[0], finder.rule.was, finder.point)
     except PrecisionDebugError as error:
-        return _untried(finder.keepable, say("fix_failed", detail=str(error)))
+        return _note_untried(finder.keepable, say("fix_failed", detail=str(error)))
 
 
-def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:
+def _find_shrink_deadline(target: OpenSide, spec: RunSpec) -> float:
     """Return the time from which on a set that holds is not made smaller; a full explanation waits for the smallest."""
     return math.inf if spec.explain == "full" else target.opened + (_BUILDS - 1) * target.opening_seconds
 
 
-def _lowered(target: OpenSide) -> Opening:
+def _lower_target(target: OpenSide) -> Opening:
     """Return how the target was opened, with the precision that its engine chose where the mode leaves that to it.
 
     OpenVINO's BF16 is one, which can be kept from operators as where it was asked for."""
@@ -170,14 +172,16 @@ def _lowered(target: OpenSide) -> Opening:
     return dataclasses.replace(opening, mode=dataclasses.replace(opening.mode, precision=chosen))
 
 
-def _not_timed(target: OpenSide, subject: Subject) -> bool:
+def _is_not_timed(target: OpenSide, subject: Subject) -> bool:
     """A simulation's time is nobody's; a step runs long; other sessions cannot run at once, or go through the host."""
     mode, session = target.opening.mode, target.session
     simulated = mode is None or mode.simulation or not mode.concurrent
     return simulated or subject.is_step or bool(session.alone) or target.opening.comparer is not None
 
 
-def _sets(spec: RunSpec, subject: Subject, opening: Opening, *, in_regions: bool = False) -> tuple[int, int]:
+def _count_affordable_sets(
+    spec: RunSpec, subject: Subject, opening: Opening, *, in_regions: bool = False
+) -> tuple[int, int]:
     """Return how many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""
     path = opening.spec.model.path
     tensors = sum(row.comparison.base.elements * 4 for row in subject.rows if row.comparison is not None)
@@ -194,6 +198,6 @@ def _sets(spec: RunSpec, subject: Subject, opening: Opening, *, in_regions: bool
     return max(1, min(_MOST, times * _WORK // max(1, work))), work
 
 
-def _untried(found: Keepable, why: Any) -> ToKeep:
-    return ToKeep(unit=found.keep.unit, of=len(found.units), tried=Tried(state="not tried", why=why))
+def _note_untried(found: Keepable, why: Any) -> ToKeep:
+    return ToKeep(unit=found.keep.unit, of=len(found.units), tried=TriedFix(state="not tried", why=why))
 

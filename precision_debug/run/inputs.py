@@ -15,24 +15,33 @@ import numpy as np
 from .. import numbers, recording
 from ..errors import InputError, PrecisionDebugError
 from ..events import Inputs, Note
-from ..feeds import CALIBRATE, FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds, turned_axes
-from ..feeds.dtypes import as_dtype, exact_cast, is_float
+from ..feeds import (
+    CALIBRATE,
+    FeedSet,
+    SampleSets,
+    check_feeds,
+    find_channel_transpose,
+    make_feeds,
+    match_inputs,
+    save_feeds,
+)
+from ..feeds.dtypes import as_dtype, cast_exactly, is_float
 from ..numbers.arrays import as_array
 from ..numbers.number_types import QUANTISED
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
 from .journal import Journal
-from .plan import Opening, Plan, side_at
+from .plan import Opening, RunPlan, find_side
 from .saved import save_inputs
-from .side import guarded
+from .side import guard_call
 
-__all__ = ["chosen_samples", "feeds_of", "storing"]
+__all__ = ["choose_samples", "load_feeds", "store_inputs"]
 
 
 # --sample: which of the samples are compared.
 
-def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
+def choose_samples(text: str | None, count: int) -> tuple[int, range | None]:
     """(the one to compare, or the first, and the range of many or None) of ``--sample``. Raises InputError."""
     if not text:
         return 0, range(count) if count > 1 else None
@@ -51,13 +60,13 @@ def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
 
 # What both sides are fed: made once, checked against both models, and told to the journal.
 
-def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
+def load_feeds(spec: RunSpec, plan: RunPlan, feeds: Sequence[Feeds]) -> FeedSet:
     """Return the sample sets of a run, and which of them are compared. Raises InputError or ModelError.
 
     feeds: arrays that the caller has already. One that is to be compared alone comes first; all of them calibrate.
     """
-    feed_set = _feeds_of(spec, plan, feeds)
-    first, many = chosen_samples(spec.sample, len(feed_set.feeds))
+    feed_set = _load_feeds(spec, plan, feeds)
+    first, many = choose_samples(spec.sample, len(feed_set.feeds))
     if (plan.baseline is None or spec.record) and many is not None:
         note = say("one_recorded", count=len(feed_set.feeds))
         feed_set = dataclasses.replace(feed_set, notes=(*feed_set.notes, note))
@@ -70,7 +79,7 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     return _with_calibration(spec, plan, dataclasses.replace(feed_set, many=many))
 
 
-def _with_calibration(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
+def _with_calibration(spec: RunSpec, plan: RunPlan, feed_set: FeedSet) -> FeedSet:
     """Part of several samples calibrates, and the rest judges; of one batch, its first half calibrates.
 
     What is chosen by --sample judges, and the others calibrate. Of several modes, all are judged by the same ones.
@@ -78,7 +87,7 @@ def _with_calibration(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
     mode = plan.target.mode
     if plan.baseline is None or mode is None or not (mode.calibrates or spec.judged_alike):
         return feed_set
-    if _brings_ranges(plan.target):
+    if _has_own_ranges(plan.target):
         return feed_set
     split = _split(spec, plan, feed_set)
     if mode.calibrates or split.many == feed_set.many:
@@ -88,33 +97,37 @@ def _with_calibration(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
     return dataclasses.replace(feed_set, many=split.many, notes=(*feed_set.notes, note))
 
 
-def _split(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
+def _split(spec: RunSpec, plan: RunPlan, feed_set: FeedSet) -> FeedSet:
     count = len(feed_set.feeds)
     if spec.calibration_samples is not None:
         calibrates = tuple(range(min(count, spec.calibration_samples)))
         rest = range(len(calibrates), count)
         if feed_set.many == range(count) and rest:
-            return _said(feed_set, rest, calibrates)
+            return _note_chosen_samples(feed_set, rest, calibrates)
         return dataclasses.replace(feed_set, calibrates=calibrates)
     if count == 1:
-        halved = _is_batch(_inputs(plan.target), feed_set.for_target().feeds[0])
+        halved = _is_batch(_list_inputs(plan.target), feed_set.for_target().feeds[0])
         note = (say("batch_calibrates"),) if halved else ()
         notes = (*feed_set.notes, *note)
         return dataclasses.replace(feed_set, calibrates=(0,), halved=halved, notes=notes)
     compared = range(1) if feed_set.many is None else feed_set.many
     others = tuple(number for number in range(count) if number not in compared)[:CALIBRATE]
     if others:
-        return _said(feed_set, feed_set.many, others) if _same_shapes(feed_set, others[0]) else feed_set
+        return (
+            _note_chosen_samples(feed_set, feed_set.many, others)
+            if _have_same_shapes(feed_set, others[0])
+            else feed_set
+        )
     half = min(CALIBRATE, (count + 1) // 2)
-    return _said(feed_set, range(half, count), tuple(range(half)))
+    return _note_chosen_samples(feed_set, range(half, count), tuple(range(half)))
 
 
-def _said(feed_set: FeedSet, many: range | None, calibrates: tuple[int, ...]) -> FeedSet:
+def _note_chosen_samples(feed_set: FeedSet, many: range | None, calibrates: tuple[int, ...]) -> FeedSet:
     note = say("part_calibrates", count=len(calibrates), judged=1 if many is None else len(many))
     return dataclasses.replace(feed_set, many=many, calibrates=calibrates, notes=(*feed_set.notes, note))
 
 
-def _same_shapes(feed_set: FeedSet, other: int) -> bool:
+def _have_same_shapes(feed_set: FeedSet, other: int) -> bool:
     """Return whether a session that is opened with another sample takes the first one: engines fix their shapes by
     it."""
     first, second = feed_set.feeds[0], feed_set.feeds[other]
@@ -131,17 +144,17 @@ def _is_batch(metas: Sequence[InputMeta], feeds: Mapping[str, Any]) -> bool:
     return arrays and len(feeds) == len(metas) and len(sizes) == 1 and sizes.pop() > 1
 
 
-def _brings_ranges(side: Opening) -> bool:
+def _has_own_ranges(side: Opening) -> bool:
     """Return whether the model is quantised already, so that nothing calibrates it."""
     file = side.spec.model.model_file
     if not file.lower().endswith(".onnx"):
         return False
-    from ..onnx.graph import all_graphs
+    from ..onnx.graph import iterate_graphs
     from ..onnx.without_weights import read_light
 
     with contextlib.suppress(PrecisionDebugError):
         graph = read_light(file).proto.graph
-        return any(QUANTISED.search(node.op_type) for one in all_graphs(graph) for node in one.node)
+        return any(QUANTISED.search(node.op_type) for one in iterate_graphs(graph) for node in one.node)
     return False
 
 
@@ -152,7 +165,7 @@ def _with_first(sets: Sequence[dict[str, Any]], first: int) -> Sequence[dict[str
     return tuple(sets[number] for number in order)
 
 
-def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
+def _load_feeds(spec: RunSpec, plan: RunPlan, feeds: Sequence[Feeds]) -> FeedSet:
     """Return the sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
     sides = [side for side in (plan.baseline, plan.target) if side is not None]
     recorded = next((side.recording for side in sides if side.brings_inputs), "")
@@ -165,17 +178,17 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         feed_set = FeedSet(feeds=(loaded,), source=say("recording_inputs", recording=str(recorded)), notes=())
         if all(side.recording for side in sides):
             return feed_set
-        live = _inputs(next(side for side in sides if not side.recording))
+        live = _list_inputs(next(side for side in sides if not side.recording))
         if sides[0].recording and len(sides) > 1:
-            return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, feed_set, spec.renames)
+            return _feed_both([_make_meta(name, value) for name, value in loaded.items()], live, feed_set, spec.renames)
         return check_feeds(live, feed_set)
     saved = next((side.recording for side in sides if side.recording), "")
     dumped = next((side.recording for side in sides if side.dump), "")
-    elsewhere = side_at(dumped) if dumped else None
+    elsewhere = find_side(dumped) if dumped else None
     if dumped and all(side.recording for side in sides):
         raise InputError(say("no_model_to_pair"), where=dumped, hint=say("dumps_first"))
     if elsewhere is not None and not spec.inputs and not feeds:
-        held = elsewhere.dumped_inputs(dumped, _inputs(next(side for side in sides if not side.recording)))
+        held = elsewhere.dumped_inputs(dumped, _list_inputs(next(side for side in sides if not side.recording)))
         feeds = [held] if held else ()
     if saved and not spec.inputs and not feeds:
         raise InputError(
@@ -183,9 +196,9 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
             hint=say("add_inputs") if dumped else say("add_polygraphy_inputs"),
         )  # fmt: skip
     sides = [side for side in sides if not side.recording]
-    metas = _inputs(sides[0])
+    metas = _list_inputs(sides[0])
     if len(sides) > 1 and _differ(sides) and not feeds and not spec.inputs:
-        metas = _narrowed(metas, _inputs(sides[1]))
+        metas = _complete_inputs(metas, _list_inputs(sides[1]))
     exporter = sides[0].capabilities.exporter
     if not feeds and not spec.inputs and not spec.input_shapes and exporter is not None:
         example = exporter.examples(sides[0].spec)
@@ -203,12 +216,12 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         )  # fmt: skip
 
     if len(sides) > 1 and _differ(sides):
-        theirs = _inputs(sides[1])
-        return _for_both(metas, theirs, _by_either_name(metas, theirs, spec.renames, made), spec.renames)
+        theirs = _list_inputs(sides[1])
+        return _feed_both(metas, theirs, _feed_by_either_name(metas, theirs, spec.renames, made), spec.renames)
     return made(metas)
 
 
-def _by_either_name(
+def _feed_by_either_name(
     ours: Sequence[InputMeta], theirs: Sequence[InputMeta], renames: Mapping[str, str],
     made: Callable[[Sequence[InputMeta]], FeedSet],
 ) -> FeedSet:  # fmt: skip
@@ -235,7 +248,7 @@ def _by_either_name(
     return dataclasses.replace(found, feeds=own, chosen=renamed(found.chosen))
 
 
-def _for_both(
+def _feed_both(
     ours: Sequence[InputMeta], theirs: Sequence[InputMeta], feed_set: FeedSet, renames: Mapping[str, str]
 ) -> FeedSet:
     """Return the feeds as the target wants them too, under its own names where those differ. Raises InputError."""
@@ -246,7 +259,7 @@ def _for_both(
 
     def deployed(feeds: Mapping[str, Any], said: list[Reason]) -> dict[str, Any]:
         named = feeds if same else {new: feeds[old] for new, old in names.items()}
-        return _as_deployed(_turned(named, theirs, said), theirs, said)
+        return _as_deployed(_turn_channels(named, theirs, said), theirs, said)
 
     rounded: list[Reason] = []
     deployed(first, rounded)
@@ -265,12 +278,12 @@ def _for_both(
     )  # fmt: skip
 
 
-def _turned(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Reason]) -> dict[str, Any]:
+def _turn_channels(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Reason]) -> dict[str, Any]:
     """Arrays whose channels a converter put last, or first, as it did; and notes."""
     fed = dict(feeds)
     for meta in metas:
         value = feeds.get(meta.name)
-        axes = turned_axes(np.shape(value), meta) if isinstance(value, np.ndarray) else ()
+        axes = find_channel_transpose(np.shape(value), meta) if isinstance(value, np.ndarray) else ()
         if axes:
             fed[meta.name] = np.ascontiguousarray(np.asarray(value).transpose(axes))
             notes.append(say("input_turned", name=meta.name, axes=str(list(axes))))
@@ -287,7 +300,7 @@ def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: li
         if wanted is None or have is None or have == wanted or not (is_float(have) and is_float(wanted)):
             continue
         array = np.asarray(value)
-        if exact_cast(array, wanted) is not None:
+        if cast_exactly(array, wanted) is not None:
             continue
         with np.errstate(over="ignore"):
             fed[meta.name] = array.astype(wanted)
@@ -301,7 +314,7 @@ def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: li
     return fed
 
 
-def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
+def _complete_inputs(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
     """Return the baseline's inputs, completed by what the target knows of them.
 
     A size that the baseline leaves open is the one that the target's file fixes, and what it can only guess is what the
@@ -325,13 +338,13 @@ def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[In
     return [dataclasses.replace(meta, shape=sizes(meta)) for meta in ours]
 
 
-def _meta_of(name: str, value: Any) -> InputMeta:
+def _make_meta(name: str, value: Any) -> InputMeta:
     array = as_array(value)
     return InputMeta(name=name, dtype=str(array.dtype.name), shape=tuple(array.shape))
 
 
-def _inputs(side: Opening) -> Sequence[InputMeta]:
-    metas: Sequence[InputMeta] = guarded(side.label, side.inputs)
+def _list_inputs(side: Opening) -> Sequence[InputMeta]:
+    metas: Sequence[InputMeta] = guard_call(side.label, side.inputs)
     return metas
 
 
@@ -340,7 +353,7 @@ def _differ(sides: Sequence[Opening]) -> bool:
 
 
 @contextlib.contextmanager
-def storing(feed_set: FeedSet, journal: Journal, folder: Path, saved: str = "") -> Iterator[Callable[[], None]]:
+def store_inputs(feed_set: FeedSet, journal: Journal, folder: Path, saved: str = "") -> Iterator[Callable[[], None]]:
     """Keep the inputs in a run's folder, and tell the journal of the set that is compared, beside what is done inside.
 
     saved: a file for all that are compared, as Polygraphy's JSON. What this gives waits until that is done, and raises
@@ -356,7 +369,7 @@ def _store(feed_set: FeedSet, journal: Journal, folder: Path, saved: str) -> Non
     if saved:
         chosen = range(1) if feed_set.many is None else feed_set.many
         save_inputs(saved, (feed_set.feeds[number] for number in chosen))
-    infos = [_info_of(name, value) for name, value in feed_set.feeds[0].items()]
+    infos = [_describe_input(name, value) for name, value in feed_set.feeds[0].items()]
     asked = 1 if feed_set.many is None else len(feed_set.many)
     journal.write(
         Inputs(inputs=tuple(infos), source=feed_set.source, file="", given=len(feed_set.feeds), asked=asked)
@@ -367,11 +380,11 @@ def _store(feed_set: FeedSet, journal: Journal, folder: Path, saved: str) -> Non
         journal.write(Note(text=say("samples_calibrate", count=CALIBRATE, all=len(feed_set.feeds))))
 
 
-def _info_of(name: str, value: Any) -> InputInfo:
+def _describe_input(name: str, value: Any) -> InputInfo:
     if not isinstance(value, (list, tuple, dict, type(None))):
-        return _info(name, as_array(value))
+        return _describe_array(name, as_array(value))
     parts = list(value.values()) if isinstance(value, dict) else list(value or ())
-    inside = [_info_of(name, part) for part in parts]
+    inside = [_describe_input(name, part) for part in parts]
     digest = hashlib.sha256("".join(info.sha256 for info in inside).encode()).hexdigest()
     kind = "none" if value is None else "map" if isinstance(value, dict) else "sequence"
     low = [info.min for info in inside if info.min is not None]
@@ -382,7 +395,7 @@ def _info_of(name: str, value: Any) -> InputInfo:
     )  # fmt: skip
 
 
-def _info(name: str, array: np.ndarray[Any, Any]) -> InputInfo:
+def _describe_array(name: str, array: np.ndarray[Any, Any]) -> InputInfo:
     stats = numbers.describe(array)
     data: bytes | memoryview
     if array.dtype.kind in "OUS":

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ..errors import OutputError, RecordingError
-from ..events import EVENTS, Event, read_line, written
+from ..events import EVENTS, Event, read_line, to_plain_event
 from ..safety.untrusted import refuse_special
 
 __all__ = ["UNTOLD", "Journal", "read_events"]
@@ -43,7 +43,7 @@ class Journal:
 
         Raises OutputError where there is no room for it; the journal then ends with the event before.
         """
-        line = _line(written(event))
+        line = _encode_line(to_plain_event(event))
         with self._lock:
             whole = rest = memoryview(line + b"\n")
             try:
@@ -71,7 +71,7 @@ class Journal:
         self.close()
 
 
-def _line(plain: Mapping[str, Any]) -> bytes:
+def _encode_line(plain: Mapping[str, Any]) -> bytes:
     """JSON in ASCII, so that no reader meets half a letter. msgspec takes a tenth of the time, but knows no escapes."""
     with contextlib.suppress(UnicodeEncodeError):
         line = msgspec.json.format(msgspec.json.encode(plain), indent=0)  # spaced as json does

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import registry
 from ..errors import InputError, PrecisionDebugError
-from ..explain import Subject, allowed_by
+from ..explain import Subject, bound_of
 from ..feeds import FeedSet
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
@@ -20,13 +20,21 @@ from ..reasons import NOTHING, Reason, say
 from ..records import Explanation, RunSpec
 from ..search import ToKeep
 from ..search.request import SearchRequest
-from .criterion import Criterion, Sample, parts_among
-from .inputs import feeds_of
-from .plan import Opening, Plan
+from .criterion import Criterion, Sample, list_parts
+from .inputs import load_feeds
+from .plan import Opening, RunPlan
 from .side import OpenSide
-from .trials import outputs_of
+from .trials import run_outputs
 
-__all__ = ["Judging", "Pair", "fixes_of_step", "further_samples", "held_out_feeds", "is_random", "judging_of"]
+__all__ = [
+    "Judging",
+    "Pair",
+    "find_step_fixes",
+    "is_random",
+    "iterate_further_samples",
+    "make_held_out_feeds",
+    "make_judging",
+]
 
 
 # Inputs that a search does not see, so that what it finds is no accident of those that it does.
@@ -42,7 +50,7 @@ def is_random(spec: RunSpec, asked: SearchRequest, feed_set: FeedSet) -> bool:
     return not asked.held_out and not spec.inputs and feed_set.source.startswith("seeded random")
 
 
-def held_out_feeds(
+def make_held_out_feeds(
     spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, feed_set: FeedSet, *, portion: int = 0
 ) -> tuple[list[Pair], Reason]:
     """For both sides: the user's own, or other random ones where the inputs are random; and why there are none.
@@ -51,16 +59,16 @@ def held_out_feeds(
 
     Raises InputError or ModelError.
     """
-    plan = Plan(baseline=baseline, target=target)
+    plan = RunPlan(baseline=baseline, target=target)
     if asked.held_out:
-        more = feeds_of(dataclasses.replace(spec, inputs=asked.held_out), plan, ())
+        more = load_feeds(dataclasses.replace(spec, inputs=asked.held_out), plan, ())
         return list(zip(more.feeds, more.for_target().feeds, strict=True)), NOTHING
     if not is_random(spec, asked, feed_set):
         return [], say("not_held_out")
     found: list[Pair] = []
     for step in range(1 + portion * _SEEDS, 1 + (portion + 1) * _SEEDS):
         other = dataclasses.replace(spec, seed=(spec.seed + step) % 2**63)
-        fresh = feeds_of(other, plan, ())
+        fresh = load_feeds(other, plan, ())
         if any(fresh.feeds[0].keys() != feeds.keys() for feeds in feed_set.feeds):
             raise InputError("other random inputs have other names", where="--held_out")
         found.append((fresh.feeds[0], fresh.for_target().feeds[0]))
@@ -82,11 +90,11 @@ class StepFixes(Protocol):
         """Return the largest bound of the outputs whose error tells something; otherwise: where there are none."""
 
 
-def fixes_of_step(subject: Subject) -> StepFixes | None:
+def find_step_fixes(subject: Subject) -> StepFixes | None:
     """Return what mends a training step; None of a forward pass, and where no product does."""
-    if not subject.is_step or "step" not in registry.behind("fixes"):
+    if not subject.is_step or "step" not in registry.list_behind_door("fixes"):
         return None
-    found: StepFixes = registry.opened("fixes", "step")
+    found: StepFixes = registry.import_from_door("fixes", "step")
     return found
 
 
@@ -105,36 +113,38 @@ class Judging:
     error: float
 
 
-def judging_of(spec: RunSpec, subject: Subject, explanation: Explanation | None, precision: str) -> Judging | None:
+def make_judging(spec: RunSpec, subject: Subject, explanation: Explanation | None, precision: str) -> Judging | None:
     """None where not every output is there on both sides. precision: the target's."""
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
-    allowed, bounds = allowed_by(explanation, precision), {}
-    step = fixes_of_step(subject)
+    allowed, bounds = bound_of(explanation, precision), {}
+    step = find_step_fixes(subject)
     if step is not None and explanation is not None:  # the others have bounds of their own, which they keep
         pairs = {name: pairs[name] for name in step.wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
         allowed = step.tight(bounds.values(), allowed)
-    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds, parts_among(subject.rows))
-    first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs, pairs))
-    got = _copied(subject.target_outputs, pairs.values())
+    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds, list_parts(subject.rows))
+    first = Sample(
+        feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copy_values(subject.outputs, pairs)
+    )
+    got = _copy_values(subject.target_outputs, pairs.values())
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return None
     passes, error, _ = criterion.judge(first, got)
     return Judging(criterion=criterion, first=first, got=got, passes=passes, error=error)
 
 
-def further_samples(
+def iterate_further_samples(
     spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, feed_set: FeedSet, sample: int
 ) -> Iterator[tuple[Sample, float | None]]:
     """Further samples, each with its error where nothing is kept; up to the first that a session refuses."""
     with contextlib.suppress(PrecisionDebugError):
-        for fed in _others(spec, base, target, feed_set, sample):
-            values = outputs_of(base.session, fed[0], base.opening.label)
+        for fed in _make_other_inputs(spec, base, target, feed_set, sample):
+            values = run_outputs(base.session, fed[0], base.opening.label)
             other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
-            yield other, criterion.judge(other, outputs_of(target.session, fed[1], target.opening.label))[1]
+            yield other, criterion.judge(other, run_outputs(target.session, fed[1], target.opening.label))[1]
 
 
-def _others(
+def _make_other_inputs(
     spec: RunSpec, base: OpenSide, target: OpenSide, feed_set: FeedSet, sample: int
 ) -> Sequence[tuple[Feeds, Feeds]]:
     """Further inputs, for both sides: the user's own, or other random ones where they are random."""
@@ -142,9 +152,9 @@ def _others(
         theirs = feed_set.for_target().feeds
         numbers = [number for number in range(min(len(feed_set.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
         return [(feed_set.feeds[number], theirs[number]) for number in numbers]
-    return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
+    return make_held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
 
 
-def _copied(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _copy_values(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Of outputs, those with these names: the others may lie on a device, and are many in a training step."""
     return {name: np.array(as_array(values[name], name=name)) for name in names if name in values}

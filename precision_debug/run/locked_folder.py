@@ -19,8 +19,20 @@ from ..errors import OutputError
 from ..reasons import say
 
 __all__ = [
-    "HELD", "JOB", "JOURNAL", "LOG", "PREFIX", "SCRATCH", "SUFFIX", "clear_scratch", "clear_scratch_of", "lock_of",
-    "release", "run_folder", "scratch", "take",
+    "HELD",
+    "JOB",
+    "JOURNAL",
+    "LOG",
+    "PREFIX",
+    "SCRATCH",
+    "SUFFIX",
+    "clear_scratch",
+    "clear_scratch_of",
+    "lock_of",
+    "make_scratch_folder",
+    "release",
+    "run_folder",
+    "take",
 ]  # fmt: skip
 
 
@@ -100,7 +112,7 @@ def run_folder(home: Path, job: Mapping[str, Any], *, hint: str = "name another 
     folder = None
     try:
         home.mkdir(parents=True, exist_ok=True)
-        folder, held = _made(PREFIX, home, JOB)
+        folder, held = _make_folder(PREFIX, home, JOB)
         (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
     except OSError as error:
         if folder is not None:
@@ -110,7 +122,7 @@ def run_folder(home: Path, job: Mapping[str, Any], *, hint: str = "name another 
 
 
 @contextlib.contextmanager
-def scratch(of: str = "") -> Iterator[tuple[Path, int]]:
+def make_scratch_folder(of: str = "") -> Iterator[tuple[Path, int]]:
     """A folder in TMPDIR and the descriptor that holds it, gone afterwards. What dead ones left there is cleared first.
 
     of: the name of the run's folder that it is made for by another process, see ``clear_scratch_of``. Raises
@@ -118,7 +130,7 @@ def scratch(of: str = "") -> Iterator[tuple[Path, int]]:
     """
     clear_scratch()
     try:
-        folder, held = _made(_prefix(of), None, HELD)
+        folder, held = _make_folder(_folder_prefix(of), None, HELD)
     except OSError as error:
         what = say("cannot_write", error=error.strerror or error)
         raise OutputError(what, where="TMPDIR", hint=say("another_tmpdir")) from error
@@ -130,7 +142,7 @@ def scratch(of: str = "") -> Iterator[tuple[Path, int]]:
 
 
 def clear_scratch() -> None:
-    """Remove what ``scratch`` made of processes that are dead, theirs who run this alone."""
+    """Remove what ``make_scratch_folder`` made of processes that are dead, theirs who run this alone."""
     with contextlib.suppress(OSError):
         home = tempfile.gettempdir()
         for name in os.listdir(home):
@@ -147,14 +159,14 @@ def clear_scratch_of(run: str) -> None:
     for _ in range(_LOOKS):
         clear_scratch()
         with contextlib.suppress(OSError):
-            left = any(name.startswith(_prefix(run)) for name in os.listdir(tempfile.gettempdir()))
+            left = any(name.startswith(_folder_prefix(run)) for name in os.listdir(tempfile.gettempdir()))
             sure = 0 if left else sure + 1
         if sure == _SURE:
             return
         time.sleep(_LOOK)
 
 
-def _prefix(run: str) -> str:
+def _folder_prefix(run: str) -> str:
     """Return how the names of folders in TMPDIR begin that are made for a run."""
     return f"{SCRATCH}{run.removeprefix(PREFIX)}-" if run else SCRATCH
 
@@ -169,7 +181,7 @@ def _clear(folder: Path) -> None:
         os.close(handle)
 
 
-def _made(prefix: str, home: Path | None, lock: str) -> tuple[Path, int]:
+def _make_folder(prefix: str, home: Path | None, lock: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
         try:

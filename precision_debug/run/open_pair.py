@@ -21,18 +21,27 @@ from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
 from ..records import RunSpec, TensorMeta
 from .answers import Answers
-from .content import model_digest
-from .inputs import chosen_samples
+from .content import digest_model
+from .inputs import choose_samples
 from .journal import Journal
 from .open_pair_run import HookChain, OpenPair, choose_placement, place_on_host
-from .plan import NONE, Opening, converted, crosses
+from .plan import NONE, Opening, is_across_frameworks, is_converted
 from .repetition import Repetition
 from .saved import SavedOutputs
 from .side import OpenSide, open_both, open_one
 
 __all__ = [
-    "Apart", "Comparing", "Pairs", "finish_recording", "old_objects_at_rest", "open_pair", "record", "refuse_lockstep",
-    "renames_of", "runs_together", "selected",
+    "Apart",
+    "Comparing",
+    "PairedLists",
+    "find_renames",
+    "finish_recording",
+    "freeze_old_objects",
+    "open_pair",
+    "record",
+    "refuse_lockstep",
+    "runs_together",
+    "select_marked",
 ]  # fmt: skip
 
 
@@ -44,7 +53,7 @@ until it says so, and not again: it counts them one by one, 50 ms with PyTorch a
 
 
 @contextlib.contextmanager
-def old_objects_at_rest() -> Iterator[None]:
+def freeze_old_objects() -> Iterator[None]:
     """Keep the garbage collector away from the objects that are there already.
 
     A framework and a model are a million objects, and a quarter of a second each time that it walks through all of
@@ -67,7 +76,7 @@ def old_objects_at_rest() -> Iterator[None]:
 # Which tensors of both sides are compared: decided when both are open, and again whenever one lists others.
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs:
+class PairedLists:
     """The one place where two lists become pairs: the journal carries them, and the report only looks them up."""
 
     base: OpenSide
@@ -125,7 +134,7 @@ class Comparing:
     saved: SavedOutputs | None = field(init=False)
 
     def __post_init__(self) -> None:
-        first, _ = chosen_samples(self.spec.sample, len(self.feed_set.feeds))
+        first, _ = choose_samples(self.spec.sample, len(self.feed_set.feeds))
         modes = self.baseline.label, self.target.label
         saved = SavedOutputs(self.spec.save_outputs, modes, self.folder) if self.spec.save_outputs else None
         object.__setattr__(self, "answers", Answers(self.spec, self.feed_set, first))
@@ -164,22 +173,22 @@ def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
     """apart: the two may not advance together. Raises PrecisionDebugError, and Apart where they cannot after all."""
     first, second, journal, spec = work.baseline, work.target, work.journal, work.spec
     matches = None
-    if converted(first, second):
-        matches, second = _matches_converted(work)
-    elif crosses(first, second):
-        matches = _matches_across(work)
+    if is_converted(first, second):
+        matches, second = _match_converted(work)
+    elif is_across_frameworks(first, second):
+        matches = _match_across(work)
     together = not apart and not work.alone and runs_together(spec, first, second)
     place = place_on_host(first, second) if work.alone else choose_placement(first, second, together=together)
     opened = (
         open_one(place.target, work.feed_set, journal) if work.alone
         else open_both(place.baseline, place.target, work.feed_set, journal, together)
     )  # fmt: skip
-    with opened as (base, target), old_objects_at_rest():
+    with opened as (base, target), freeze_old_objects():
         work.answers.check([meta for meta in base.tensors if meta.is_output])
-        names = selected(spec, base.tensors, journal)
+        names = select_marked(spec, base.tensors, journal)
         refuse_lockstep(together, base, target)
-        alignment = _aligned(work, base, target, matches)
-        names = _announced_plan(spec, base, alignment, names, journal)
+        alignment = _align_sides(work, base, target, matches)
+        names = _announce_plan(spec, base, alignment, names, journal)
         yield OpenPair(
             spec=spec, base=base, target=target, names=names, alignment=alignment, place=place, together=together,
             folder=work.folder,
@@ -212,7 +221,7 @@ def runs_together(spec: RunSpec, first: Opening, second: Opening) -> bool:
     return able if spec.lockstep is None else spec.lockstep
 
 
-def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> frozenset[str] | None:
+def select_marked(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> frozenset[str] | None:
     """Return the names of the tensors that the marks select, and tell the journal; None where there are no marks."""
     patterns = list(spec.marks)
     if spec.marks_from_inspector:
@@ -222,18 +231,21 @@ def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> 
         patterns += found
     if not patterns and spec.marks_between is None:
         return None
-    names = {*marks.select(patterns, spec.marks_between, [meta.name for meta in tensors]), *_finals(spec, tensors)}
+    names = {
+        *marks.select(patterns, spec.marks_between, [meta.name for meta in tensors]),
+        *_list_final_outputs(spec, tensors),
+    }
     journal.write(events.Selected(names=tuple(meta.name for meta in tensors if meta.name in names)))
     return frozenset(names)
 
 
-def _finals(spec: RunSpec, tensors: Sequence[TensorMeta]) -> set[str]:
+def _list_final_outputs(spec: RunSpec, tensors: Sequence[TensorMeta]) -> set[str]:
     """Return the final outputs, which are compared beside whatever is marked: they cost nothing, and change no
     fusion."""
     return set() if spec.without_outputs else {meta.name for meta in tensors if meta.is_output}
 
 
-def renames_of(
+def find_renames(
     spec: RunSpec, feed_set: FeedSet, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
 ) -> dict[str, str]:
     """Return the user's rename map, and inputs that have another name; inputs that a side does not list are left
@@ -244,37 +256,37 @@ def renames_of(
     return {**both, **own}
 
 
-def _aligned(work: Comparing, base: OpenSide, target: OpenSide, matches: Matches | None) -> Alignment:
-    renames = renames_of(work.spec, work.feed_set, base.tensors, target.tensors)
+def _align_sides(work: Comparing, base: OpenSide, target: OpenSide, matches: Matches | None) -> Alignment:
+    renames = find_renames(work.spec, work.feed_set, base.tensors, target.tensors)
     two_files = base.opening.spec.model != target.opening.spec.model
     pairer = target.opening.capabilities.pairer
     if matches is None and pairer is not None:
         matches = pairer.pair(base.tensors, target.tensors)
         for note in matches.notes if matches is not None else ():
             work.note(note)
-    pairs = Pairs(
+    pairs = PairedLists(
         base=base, target=target, journal=work.journal, renames=renames, matches=matches, two_files=two_files
     )  # fmt: skip
     return pairs.decide()
 
 
-def _announced_plan(
+def _announce_plan(
     spec: RunSpec, base: OpenSide, alignment: Alignment, names: frozenset[str] | None, journal: Journal
 ) -> frozenset[str] | None:
     """Of the baseline's tensors those that are wanted; None: all. The journal is told how many will be seen."""
     paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
     if spec.fused_only:
-        names = frozenset((paired if names is None else names & paired) | _finals(spec, base.tensors))
+        names = frozenset((paired if names is None else names & paired) | _list_final_outputs(spec, base.tensors))
         journal.write(events.Selected(names=tuple(meta.name for meta in base.tensors if meta.name in names)))
     seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
     journal.write(events.Plan(baseline=len(seen), target=sum(meta.name in paired for meta in seen)))
     return names
 
 
-def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
+def _match_converted(work: Comparing) -> tuple[Matches, Opening]:
     """Return what names and values say of a model's tensors and a converted file's, and the target in the model's
     layouts."""
-    match_converted = registry.opened("pairings", "converted")
+    match_converted = registry.import_from_door("pairings", "converted")
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)
     matches, arranged, notes = match_converted(
@@ -286,9 +298,9 @@ def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
     return matches, dataclasses.replace(work.target, arranged=arranged)
 
 
-def _matches_across(work: Comparing) -> Matches:
+def _match_across(work: Comparing) -> Matches:
     """Return what values say of two frameworks' tensors."""
-    match_values = registry.opened("pairings", "across_frameworks")
+    match_values = registry.import_from_door("pairings", "across_frameworks")
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)
     matches: Matches
@@ -306,7 +318,7 @@ def _matches_across(work: Comparing) -> Matches:
 def record(spec: RunSpec, opening: Opening, feed_set: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
     """Run the target alone, and save its tensors as a recording."""
     with OpenSide("target", opening, feed_set, journal) as side:
-        names = selected(spec, side.tensors, journal)
+        names = select_marked(spec, side.tensors, journal)
         with recording.RecordingWriter(spec.record, overwrite=True) as writer:
 
             def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
@@ -328,7 +340,7 @@ def finish_recording(
         precision=session.arithmetic or side.opening.precision,
         backend=backend.name if backend else "recording",
         model=spec.model.path,
-        digest=model_digest(spec.model),
+        digest=digest_model(spec.model),
         versions=dict(session.versions),
         notes=tuple(session.notes),
         feeds=feed_set.feeds[0],

@@ -16,14 +16,14 @@ from ..numbers.told import Tokens
 from ..observe.hooks import BorrowedBaseline, CheckTarget, PairObserver, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
 from ..observe.store import Store
-from ..pairing.align import Alignment, stem
+from ..pairing.align import Alignment, strip_iteration
 from ..protocols import BaselineStore, Comparer, Feeds, Hook
 from ..records import Row, RunSpec, TensorMeta, TensorStats
 from .journal import Journal
 from .plan import Opening
 from .side import OpenSide
 
-__all__ = ["HookChain", "OpenPair", "SampleResult", "choose_placement", "place_on_host", "settled"]
+__all__ = ["HookChain", "OpenPair", "SampleResult", "choose_placement", "place_on_host", "settle_at_end"]
 
 
 # Where numbers are computed: on the tensors' own device where a backend can, otherwise in the host's memory.
@@ -49,13 +49,13 @@ def choose_placement(baseline: Opening, target: Opening, *, together: bool) -> P
         if tools is not None:
             comparer, store = tools
             return Placement(
-                comparer=comparer, baseline=_showing_to(comparer, baseline), target=_showing_to(comparer, target),
+                comparer=comparer, baseline=_show_to(comparer, baseline), target=_show_to(comparer, target),
                 store=store,
             )  # fmt: skip
     if not together and able.on_device_alone is not None:
         alone = able.on_device_alone.on_device_alone(baseline.spec, target.spec)
         if alone is not None:
-            return Placement(comparer=alone, baseline=baseline, target=_showing_to(alone, target))
+            return Placement(comparer=alone, baseline=baseline, target=_show_to(alone, target))
     return place_on_host(baseline, target)
 
 
@@ -65,7 +65,7 @@ def place_on_host(baseline: Opening, target: Opening) -> Placement:
 
 
 @contextlib.contextmanager
-def settled(comparer: Comparer) -> Iterator[None]:
+def settle_at_end(comparer: Comparer) -> Iterator[None]:
     """What was under way at the end is finished and told, also where a run failed."""
     try:
         yield
@@ -76,7 +76,7 @@ def settled(comparer: Comparer) -> Iterator[None]:
     comparer.settle()
 
 
-def _showing_to(comparer: Comparer, side: Opening) -> Opening:
+def _show_to(comparer: Comparer, side: Opening) -> Opening:
     return dataclasses.replace(side, comparer=comparer)
 
 
@@ -201,14 +201,14 @@ class OpenPair:
             )
             hook: Hook = check if also is None else HookChain(hooks=(check, also))
             try:
-                with settled(comparer):
+                with settle_at_end(comparer):
                     outputs = self._run_sides(save, hook, meeting, feeds, target_feeds, quiet=journal is None)
             finally:  # what was compared till a failure, too
                 save.finish_loops()
                 rows = check.merged_rows()
             self.seen = save.tensors, check.tensors
             ends, bearers = check.ends()
-            left = {**save.stats, **_left(place.store or store, comparer)}
+            left = {**save.stats, **_describe_left_over(place.store or store, comparer)}
             return SampleResult(
                 rows=rows, ends=ends, bearers=bearers, iterations=check.iterations,
                 base_outputs=outputs[0], target_outputs=outputs[1],
@@ -237,7 +237,7 @@ class OpenPair:
         return name if pair is None or pair.target.view else pair.base.name
 
     def _may_have_a_partner(self, key: str) -> bool:
-        return key not in self._known or key in self._paired or stem(key) in self._paired
+        return key not in self._known or key in self._paired or strip_iteration(key) in self._paired
 
 
 class _Renamed(Mapping[str, Any]):
@@ -262,7 +262,7 @@ class _Renamed(Mapping[str, Any]):
         return len(self._names)
 
 
-def _left(store: BaselineStore, comparer: Comparer) -> dict[str, TensorStats]:
+def _describe_left_over(store: BaselineStore, comparer: Comparer) -> dict[str, TensorStats]:
     """Return numbers of the baseline's tensors that no partner came for; they are freed."""
     found: dict[str, TensorStats] = {}
     for name in store:

@@ -19,14 +19,14 @@ from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugErro
 from ..events import Failure, SideDone, Stage, Tensors
 from ..reasons import NOTHING, Reason, say
 from ..records import RunSpec
-from ..report.doubts import sentence_of
+from ..report.doubts import error_sentence
 from ..report.model import Report
 from ..safety import import_path
 from . import child as children
-from .child import Stopping, last_words, stopped
-from .child import error_of as error_in
+from .child import Stopping, read_last_line, was_stopped
+from .child import make_error as error_in
 from .companion_files import keep_log
-from .deliver import deliver, has_rows, rescue
+from .deliver import deliver, has_rows, rescue_command
 from .journal import UNTOLD, read_events
 from .locked_folder import JOB, JOURNAL, LOG
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..protocols import Feeds
     from .plan import Opening
 
-__all__ = ["Outcome", "error_of", "finished", "last_stage", "runs_with", "start", "whose_crash"]
+__all__ = ["Outcome", "describe_crash", "find_error", "find_last_stage", "finish_run", "runs_with", "start"]
 
 
 # What a run was at when it ended, by its journal.
@@ -42,7 +42,7 @@ __all__ = ["Outcome", "error_of", "finished", "last_stage", "runs_with", "start"
 _OPENING, _RUNNING = "stage_opening", "stage_running"
 
 
-def last_stage(journal: Path) -> str:
+def find_last_stage(journal: Path) -> str:
     """Return the last stage that had not ended; both sides' where they were at it side by side: nobody knows which it
     was.
 
@@ -84,15 +84,15 @@ _TYPED = "cautious.txt"
 """Where in its folder the child writes what stands for the settings with which it ran."""
 
 
-def whose_crash(folder: Path) -> Reason:
+def describe_crash(folder: Path) -> Reason:
     """Return who brought about that the run of a folder was ended by a signal, in a sentence; "" where that is not
     known.
 
     It takes as long as the engine alone, once or twice.
     """
     found: dict[str, int] = {}
-    for side in _at_work(folder):
-        alone = _alone(folder, side)
+    for side in _list_sides_at_work(folder):
+        alone = _run_engine_alone(folder, side)
         if alone is None:
             return NOTHING
         found[side] = alone
@@ -101,9 +101,9 @@ def whose_crash(folder: Path) -> Reason:
     shared = next((side for side, alone in found.items() if alone < 0), "")
     if shared:
         how = signal.Signals(-found[shared]).name
-        return say("crashed_alone_too", mode=_modes(folder)[shared], signal=how)
+        return say("crashed_alone_too", mode=_modes_by_side(folder)[shared], signal=how)
     if found and all(alone == _RAN for alone in found.values()):
-        return say("runs_alone", modes=" and ".join(dict.fromkeys(_modes(folder)[side] for side in found)))
+        return say("runs_alone", modes=" and ".join(dict.fromkeys(_modes_by_side(folder)[side] for side in found)))
     return NOTHING
 
 
@@ -113,10 +113,10 @@ def runs_with(folder: Path) -> str:
 
     It takes as long as that side alone, once for each of the settings that its engine has for this.
     """
-    for side in _at_work(folder):
+    for side in _list_sides_at_work(folder):
         for place in range(_MOST):
             (folder / _TYPED).unlink(missing_ok=True)
-            ended = _alone(folder, side, str(place))
+            ended = _run_engine_alone(folder, side, str(place))
             if ended == _RAN:
                 return (folder / _TYPED).read_text(encoding="utf-8")
             if ended is None:  # there are no more
@@ -124,7 +124,7 @@ def runs_with(folder: Path) -> str:
     return ""
 
 
-def _at_work(folder: Path) -> list[str]:
+def _list_sides_at_work(folder: Path) -> list[str]:
     """Return the sides that were being opened, or run, and had not ended that."""
     going: dict[str, str] = {}
     for event in read_events(folder / JOURNAL, Stage, Tensors, SideDone):
@@ -140,7 +140,7 @@ def _at_work(folder: Path) -> list[str]:
     return sorted(going, reverse=True)  # the target first: it is the one that is more often to blame
 
 
-def _modes(folder: Path) -> dict[str, str]:
+def _modes_by_side(folder: Path) -> dict[str, str]:
     """Return what each side ran, by the stages."""
     found = {"baseline": "", "target": ""}
     for event in read_events(folder / JOURNAL, Stage):
@@ -150,7 +150,7 @@ def _modes(folder: Path) -> dict[str, str]:
     return found
 
 
-def _alone(folder: Path, side: str, *cautious: str) -> int | None:
+def _run_engine_alone(folder: Path, side: str, *cautious: str) -> int | None:
     """Return the exit status of the engine alone; None where it could not be tried, or took too long.
 
     cautious: the place of the settings with which the side itself is tried, in place of its engine alone."""
@@ -159,7 +159,7 @@ def _alone(folder: Path, side: str, *cautious: str) -> int | None:
         child = children.start(code, str(folder), side, *cautious, said=said)
         until = time.monotonic() + _PATIENCE
         try:
-            while child.poll() is None and time.monotonic() < until and not stopped():
+            while child.poll() is None and time.monotonic() < until and not was_stopped():
                 time.sleep(0.05)
             ended = child.poll()
         finally:
@@ -169,7 +169,7 @@ def _alone(folder: Path, side: str, *cautious: str) -> int | None:
 
 def start() -> NoReturn:
     """What the child runs: one side of a folder's job, by its engine alone."""
-    import_path.clean()
+    import_path.remove_front_folder()
     try:
         sys.exit(_run(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])))
     except PrecisionDebugError:
@@ -177,7 +177,7 @@ def start() -> NoReturn:
 
 
 def _run(folder: Path, side: str, cautious: int | None = None) -> int:
-    from .inputs import feeds_of
+    from .inputs import load_feeds
     from .plan import make_plan
 
     spec = decode(RunSpec, json.loads((folder / JOB).read_text(encoding="utf-8"))["spec"])
@@ -187,7 +187,7 @@ def _run(folder: Path, side: str, cautious: int | None = None) -> int:
         runner = None if opening is None else opening.capabilities.bare_runner
         if opening is None or (runner is None and cautious is None):
             return _UNABLE
-        given = feeds_of(spec, plan, ())
+        given = load_feeds(spec, plan, ())
         feeds = (given if side == "baseline" else given.for_target()).feeds[0]
         if cautious is not None:
             return _run_cautiously(opening, given.feeds if side == "baseline" else given.for_target().feeds, cautious)
@@ -226,7 +226,7 @@ class Outcome:
         return self.report.exit_status if self.report is not None else 0
 
 
-def finished(
+def finish_run(
     folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping, language: str,
     on_writing: Callable[[], object],
 ) -> Outcome:  # fmt: skip
@@ -241,15 +241,15 @@ def finished(
         on_writing()
     try:
         with stopping.finishing("the report is being written"):
-            failure = sentence_of(failed) if failed else NOTHING
+            failure = error_sentence(failed) if failed else NOTHING
             return Outcome(deliver(folder, outputs, failure=failure, language=language), failed)
     except OutputError as error:
         return Outcome(None, error)
     except KeyboardInterrupt:
-        return Outcome(None, BackendError("interrupted while the report was written", hint=rescue(folder)))
+        return Outcome(None, BackendError("interrupted while the report was written", hint=rescue_command(folder)))
 
 
-def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
+def find_error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
     """Return the error that a run ended with, by its exit status, journal and log; None where there is none."""
     if not (folder / JOURNAL).exists():
         return OutputError(say("folder_gone"), where=str(folder), hint=say("leave_it"))
@@ -263,8 +263,8 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
         return None
     if status == UNTOLD:
         return OutputError(say("disk_full"), where=str(folder.parent), hint=say("free_space"))
-    stage = last_stage(folder / JOURNAL)
-    last = last_words(folder / LOG, headed=True)
+    stage = find_last_stage(folder / JOURNAL)
+    last = read_last_line(folder / LOG, headed=True)
 
     def crash(what: Reason, hint: Reason) -> BackendCrash:
         return BackendCrash(say("last_words", what=what, words=last) if last else what, where=stage, hint=hint)
@@ -274,7 +274,7 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
         if -status == signal.SIGKILL:
             return crash(say("killed", signal=name), say("smaller"))
         crashed = say("crashed", signal=name)
-        whose = whose_crash(folder)
+        whose = describe_crash(folder)
         typed = runs_with(folder)
         hint = say("runs_with", option=typed) if typed else say("verbose_shows")
         return crash(say("crashed_whose", what=crashed, whose=whose) if whose else crashed, hint)

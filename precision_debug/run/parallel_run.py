@@ -26,15 +26,15 @@ from ..reasons import say
 from ..records import RunSpec, TensorMeta
 from ..safety.untrusted import refuse_special
 from ..settings.options import Workers
-from .child import error_of
-from .content import contents, digest_of, feeds_digest, weights_digest
-from .inputs import feeds_of
+from .child import make_error
+from .content import digest_contents, digest_feeds, digest_value, digest_weights
+from .inputs import load_feeds
 from .journal import Journal
 from .locked_folder import LOG
 from .part_runner import Plain
 from .plan import make_plan
 from .pools import Pool, Processes, RayPool, Worker, WorkerLost
-from .samples import finish_scores, worst_sample
+from .samples import find_worst_sample, finish_scores
 
 __all__ = ["Checkpoint", "execute"]
 
@@ -63,7 +63,7 @@ class Checkpoint:
         if self._path is None:
             return
         refuse_special(self._path, UsageError)
-        made_of = {**contents(spec, without=[self._path]), **(more or {})}
+        made_of = {**digest_contents(spec, without=[self._path]), **(more or {})}
         self._head = json.dumps({"checkpoint": _FORMAT, "of": made_of}, sort_keys=True)
         try:
             data = self._path.read_bytes() if self._path.exists() else b""
@@ -160,9 +160,9 @@ def execute(
     on_part: called after each finished part with who made it. Raises PrecisionDebugError; the parts that were finished
     are in the journal."""
     begun = time.monotonic()
-    pool = _pool(spec, asked, folder)
+    pool = _make_pool(spec, asked, folder)
     try:
-        first, head = _opened(spec, pool)
+        first, head = _open_first_worker(spec, pool)
         for event in head:
             _write(journal, event)
         known = next((event for event in head if event["event"] == "samples"), None)
@@ -170,7 +170,7 @@ def execute(
             first.close()
             return
         samples = range(known["first"], known["last"])
-        more = _made_of(spec, samples, head, folder) if asked.checkpoint else {}
+        more = _digest_programs(spec, samples, head, folder) if asked.checkpoint else {}
         kept = Checkpoint(asked.checkpoint, spec, more=more, samples=samples)
         run = _Run(spec, pool, journal, kept, on_part)
         for shard in kept.shards:
@@ -182,13 +182,13 @@ def execute(
     journal.write(events.End(seconds=time.monotonic() - begun))
 
 
-def _opened(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
+def _open_first_worker(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
     """Return the first worker, and what it tells of both sides. Raises PrecisionDebugError."""
     tries = 0
     while True:
         try:
             worker = pool.start()
-            return worker, _checked(worker.ask([]))
+            return worker, _check_events(worker.ask([]))
         except WorkerLost as error:
             tries += 1
             if tries == _TRIES:
@@ -196,7 +196,7 @@ def _opened(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
                 raise BackendCrash(what, where=spec.run_mode, hint=say("fewer_workers")) from error
 
 
-def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> dict[str, str]:
+def _digest_programs(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> dict[str, str]:
     """Return digests of what decides beside the command and its files: what programs give, and what the engines say
     they are.
 
@@ -204,19 +204,19 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
     """
     sides = [event["info"].get("versions", {}) for event in head if event["event"] == "side"]
     versions_seen = sorted({str(sorted(versions.items())) for versions in sides})
-    found = {"versions of the engines": digest_of(versions_seen)}
+    found = {"versions of the engines": digest_value(versions_seen)}
     place = folder / "checkpoint"
     place.mkdir(exist_ok=True)
     try:
         plan = make_plan(spec, work_dir=str(place))
-        weights = weights_digest([side for side in (plan.baseline, plan.target) if side is not None])
+        weights = digest_weights([side for side in (plan.baseline, plan.target) if side is not None])
         if weights:
             found["the model's program and weights"] = weights
         if not spec.inputs or split_script(spec.inputs) is not None:
-            feed_set = feeds_of(spec, plan, ())
+            feed_set = load_feeds(spec, plan, ())
             chosen = sorted({*samples, *(feed_set.calibrates or range(min(CALIBRATE, len(feed_set.feeds))))})
             theirs = feed_set.for_target().feeds
-            found["what the script gives"] = feeds_digest(
+            found["what the script gives"] = digest_feeds(
                 fed for number in chosen for fed in (feed_set.feeds[number], theirs[number])
             )
     finally:
@@ -224,7 +224,7 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
     return found
 
 
-def _pool(spec: RunSpec, asked: Workers, folder: Path) -> Pool:
+def _make_pool(spec: RunSpec, asked: Workers, folder: Path) -> Pool:
     plain = encode(spec)
     if asked.engine == "ray":
         return RayPool(plain, asked.jobs, address=asked.address, gpus=asked.gpus, run=folder.name)
@@ -259,7 +259,9 @@ class _Run:
 
     def all(self, first: Worker, samples: range) -> None:
         """Compare what is not done yet."""
-        parts = list(_parts([number for number in samples if number not in self.whole.samples], self._pool.size))
+        parts = list(
+            _iterate_parts([number for number in samples if number not in self.whole.samples], self._pool.size)
+        )
         self._open = len(parts)
         for part in parts:
             self._left.put((part, 0))
@@ -278,14 +280,14 @@ class _Run:
             try:
                 if self.worker is None:
                     self.worker = self._started()
-                return _checked(self.worker.ask(part))
+                return _check_events(self.worker.ask(part))
             except WorkerLost:
                 self.worker = None
         raise BackendCrash(say("workers_lost", count=_TRIES), where=self._spec.run_mode, hint=say("fewer_workers"))
 
     def _started(self) -> Worker:
         worker = self._pool.start()
-        _checked(worker.ask([]))
+        _check_events(worker.ask([]))
         return worker
 
     def _work(self, worker: Worker | None) -> None:
@@ -298,7 +300,7 @@ class _Run:
                 try:
                     if worker is None:
                         worker = self._started()
-                    found = _checked(worker.ask(part))
+                    found = _check_events(worker.ask(part))
                 except WorkerLost as error:
                     worker = None
                     if tries + 1 >= _TRIES:
@@ -342,13 +344,13 @@ def _finish(spec: RunSpec, run: _Run, journal: Journal, head: list[Plain]) -> No
             tensors = [decode(TensorMeta, item) for item in event["tensors"]]
     finish_scores(spec, run.whole, journal, tensors)
     if spec.explain != "off":
-        for event in run.ask([worst_sample(run.whole, tensors)]):
+        for event in run.ask([find_worst_sample(run.whole, tensors)]):
             _write(journal, event)
     if run.worker is not None:
         run.worker.close()
 
 
-def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
+def _iterate_parts(samples: list[int], workers: int) -> Iterator[list[int]]:
     """[FROM, TO] of runs of neighbours, none longer than a share of all."""
     each = max(2, min(_PARTS, _ALL_PARTS // max(1, workers)))
     most = max(1, -(-len(samples) // (max(1, workers) * each)))
@@ -359,11 +361,11 @@ def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
             start = place
 
 
-def _checked(found: list[Plain]) -> list[Plain]:
+def _check_events(found: list[Plain]) -> list[Plain]:
     """Return the events; raises what a worker failed with."""
     event = events.read(found[-1]) if found else None
     if isinstance(event, events.Failure):
-        raise error_of(event)
+        raise make_error(event)
     return found
 
 

@@ -18,7 +18,7 @@ from ..numbers.cores import take_share
 from ..records import RunSpec
 from ..safety import import_path
 from . import pipeline
-from .child import as_ours, failure_of
+from .child import as_ours, make_failure_event
 from .journal import Journal
 
 __all__ = ["PartRunner", "Plain", "start"]
@@ -35,7 +35,7 @@ class _QueueJournal(Journal):
         self._events = events_out
 
     def write(self, event: events.Event) -> None:
-        self._events.put(events.written(event))
+        self._events.put(events.to_plain_event(event))
 
     def close(self) -> None:
         pass
@@ -90,7 +90,7 @@ class PartRunner:
             pipeline.execute(self._spec, _QueueJournal(self._events), folder=self._folder, parts=self._parts())
             self._events.put({"event": "answered"})
         except BaseException as error:
-            self._events.put(events.written(failure_of(as_ours(error))))
+            self._events.put(events.to_plain_event(make_failure_event(as_ours(error))))
 
 
 # A child process that answers questions of a pool: JSON lines in, JSON lines out.
@@ -100,8 +100,8 @@ class PartRunner:
 # is at: nobody waits for that answer. Its folder is removed by whoever made it.
 
 def start(module: str, name: str) -> NoReturn:
-    """What the pool runs (see ``import_path.command``). module, name: of the runner's class."""
-    import_path.clean()
+    """What the pool runs (see ``import_path.make_command``). module, name: of the runner's class."""
+    import_path.remove_front_folder()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what frameworks print is not an answer
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()

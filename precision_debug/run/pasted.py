@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 from .. import events
 from ..records import Culprit, Explanation, ModelFiles, Row, Status
-from ..search import Tried
+from ..search import TriedFix
 from .journal import read_events
 
-__all__ = ["Again", "Pasted", "as_pasted", "is_open", "pasted_in"]
+__all__ = ["CompareAgain", "Pasted", "as_pasted", "is_open", "read_pasted"]
 
 
-class Again(Protocol):
+class CompareAgain(Protocol):
     """What comes of one more comparison."""
 
     def __call__(self, settings: Mapping[str, Any], model: ModelFiles | None = None, /) -> Pasted:
@@ -49,7 +49,7 @@ class Pasted:
         return None if known is None or known.state == "unknown" else known.state == "healthy" or known.passes
 
 
-def pasted_in(journal: Path) -> Pasted:
+def read_pasted(journal: Path) -> Pasted:
     """Of a comparison that has ended, from its journal."""
     explanation: Explanation | None = None
     rows: dict[int, Row] = {}
@@ -68,7 +68,7 @@ def pasted_in(journal: Path) -> Pasted:
     return Pasted(explanation=explanation, failing=next(failing, ""), errors=errors, introduced=introduced)
 
 
-def is_open(tried: Tried, *, strict: bool, of_one: float, of_many: float) -> bool:
+def is_open(tried: TriedFix, *, strict: bool, of_one: float, of_many: float) -> bool:
     """Return whether the error at the outputs leaves open what the verdict of the command with a fix is.
 
     What is left passes if nobody makes most of it, and a tolerance that was given holds for every tensor. of_one,
@@ -78,7 +78,7 @@ def is_open(tried: Tried, *, strict: bool, of_one: float, of_many: float) -> boo
     return tried.after is not None and of_one < tried.after <= of_many
 
 
-def as_pasted(tried: Tried, ran: Pasted, *, strict: bool) -> Tried:
+def as_pasted(tried: TriedFix, ran: Pasted, *, strict: bool) -> TriedFix:
     """With the verdict of the command that has the option."""
     passes, found = ran.passes(strict=strict), ran.explanation
     named = found.culprits[0].name if found is not None and found.culprits else ""

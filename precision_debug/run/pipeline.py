@@ -22,22 +22,22 @@ from ..report import sections
 from ..settings import without_saving
 from .explaining import explain_sample, judge_unseen
 from .faulty_pass import with_stopping_pass
-from .inputs import feeds_of, storing
+from .inputs import load_feeds, store_inputs
 from .journal import Journal
 from .open_pair import Apart, Comparing, open_pair, record, refuse_lockstep
 from .open_pair_run import OpenPair
-from .pasted import Pasted, pasted_in
-from .plan import Plan, make_plan, side_at
+from .pasted import Pasted, read_pasted
+from .plan import RunPlan, find_side, make_plan
 from .repetition import Repetition
 from .samples import OneSample, Samples
-from .second_opinion import proven
+from .second_opinion import prove_faults_of_sides
 from .unseen_inputs import calibrates_on_compared, with_variants
 
 __all__ = ["execute"]
 
 
 def execute(
-    spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: Plan | None = None,
+    spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: RunPlan | None = None,
     parts: Iterable[list[int]] | None = None, fixes: bool = True,
 ) -> None:  # fmt: skip
     """Run a command and tell the journal.
@@ -48,16 +48,16 @@ def execute(
     was finished before is in the journal.
     """
     begun = time.monotonic()
-    journal.write(events.Start(spec=spec, machine=sections.machine(), started=sections.now()))
+    journal.write(events.Start(spec=spec, machine=sections.describe_machine(), started=sections.local_time()))
     plan = plan or make_plan(spec, work_dir=str(folder))
-    feed_set = feeds_of(spec, plan, feeds)
+    feed_set = load_feeds(spec, plan, feeds)
     if spec.input_variants:
         plan, feed_set = with_variants(spec, plan, feed_set)
         fixes = False  # what a mode keeps in a higher precision is no question here
-    elsewhere = next((side_at(side.recording) for side in (plan.baseline, plan.target) if side and side.dump), None)
+    elsewhere = next((find_side(side.recording) for side in (plan.baseline, plan.target) if side and side.dump), None)
     if elsewhere is not None:
         plan = elsewhere.with_recorded_dumps(plan, feed_set, folder)
-    with storing(feed_set, journal, folder, spec.save_inputs) as stored:
+    with store_inputs(feed_set, journal, folder, spec.save_inputs) as stored:
         if plan.baseline is None:
             record(spec, plan.target, feed_set, journal, stored)
         else:
@@ -91,7 +91,7 @@ def _compare_either_way(work: Comparing) -> None:
 def _compare(work: Comparing, *, apart: bool = False) -> None:
     """Open and pair both sides, compare every sample, and ask of the worst one who did it."""
     # before either side is opened: what files prove by themselves is told even where an engine cannot load them
-    for reason in proven(work.baseline, work.target, asked=work.spec.second_opinion):
+    for reason in prove_faults_of_sides(work.baseline, work.target, asked=work.spec.second_opinion):
         work.note(reason)
     if work.alone:
         work.note(say("validated_alone"))
@@ -99,12 +99,12 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
         work.stored()
         samples = OneSample(work, both) if work.feed_set.many is None else Samples(work, both)
         if work.parts is not None and isinstance(samples, Samples):
-            _in_parts(work.parts, samples, work, both)
+            _run_parts(work.parts, samples, work, both)
             return
         if not samples.compare():
             return
         refuse_lockstep(both.together, both.base, both.target)
-        _announced(both, work.journal)
+        _record_late_tensors(both, work.journal)
         samples.finish()
         asked = work.explains or work.spec.save_tensors or work.repetition.count
         if not (asked or calibrates_on_compared(both.base, both.target, work.feed_set)):
@@ -114,39 +114,41 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
             of_many = None if work.feed_set.many is None else number
             work.repetition.hold(both, ran, work.feeds(number)[1], of_many)
         if work.explains:
-            explain_sample(work, both, number, ran, partial(_once_more, work, number))
+            explain_sample(work, both, number, ran, partial(_compare_once_more, work, number))
         else:
             judge_unseen(work, both, number, ran)
 
 
-def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, both: OpenPair) -> None:
+def _run_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, both: OpenPair) -> None:
     """Do what is asked for: [FROM, TO] are samples to compare, [N] is one to explain."""
     for number, part in enumerate(parts):
         if len(part) == 1:
             ran = samples.again(part[0])
             if work.explains:
-                explain_sample(work, both, part[0], ran, partial(_once_more, work, part[0]))
+                explain_sample(work, both, part[0], ran, partial(_compare_once_more, work, part[0]))
             continue
         samples.part(*part)
         if number == 0:
-            _announced(both, work.journal)
+            _record_late_tensors(both, work.journal)
             if not work.explains and calibrates_on_compared(both.base, both.target, work.feed_set):
                 both.target.doubt((Doubt(code="only_calibrated"),))
 
 
-def _announced(both: OpenPair, journal: Journal) -> None:
+def _record_late_tensors(both: OpenPair, journal: Journal) -> None:
     """What both sides have shown, beyond what they announced."""
     both.base.announce(both.seen[0])
     both.target.announce(both.seen[1])
     journal.write(events.Layers(layers=tuple(both.target.session.layers)))
 
 
-def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any], model: ModelFiles | None = None) -> Pasted:
+def _compare_once_more(
+    work: Comparing, sample: int, settings: Mapping[str, Any], model: ModelFiles | None = None
+) -> Pasted:
     """Return what one more comparison comes to, with further settings of the target's or another model in its place, on
     one sample."""
     options = {**without_saving(work.target.spec.options), **settings}
     there = dataclasses.replace(work.target.spec, options=options, model=model or work.target.spec.model)
-    plan = Plan(
+    plan = RunPlan(
         baseline=dataclasses.replace(work.baseline, comparer=None),
         target=dataclasses.replace(work.target, comparer=None, spec=there),
     )  # fmt: skip
@@ -160,4 +162,4 @@ def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any], model:
         path = Path(room, "journal.jsonl")
         with Journal(path) as journal:
             execute(one, journal, folder=Path(room), feeds=[work.feeds(sample)[0]], plan=plan, fixes=False)
-        return pasted_in(path)
+        return read_pasted(path)

@@ -17,21 +17,32 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import recording, registry
 from ..errors import ModelError, RecordingError, UsageError
-from ..numbers.cores import share_of_cores
-from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
-from ..reasons import did_you_mean, say
+from ..numbers.cores import count_shared_cores
+from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, require_available
+from ..reasons import say, suggest_nearest
 from ..recording.format import TENSORS
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
-from ..safety.nearest import files_beside
+from ..safety.nearest import list_files_beside
 from ..safety.untrusted import is_utf8, refuse_special
-from ..settings import SIDES, Setting, Taker, read_by, share
-from ..settings.options import Tolerance, differing
+from ..settings import SIDES, Setting, Taker, read_by, share_settings
+from ..settings.options import Tolerance, iterate_differing
 
 if TYPE_CHECKING:
     from ..feeds import FeedSet
     from ..pairing.arrangement import Arrangement
 
-__all__ = ["NONE", "Opening", "Plan", "Side", "converted", "crosses", "make_plan", "maker_of", "side_at", "stage_of"]
+__all__ = [
+    "NONE",
+    "Opening",
+    "RunPlan",
+    "Side",
+    "find_maker",
+    "find_side",
+    "is_across_frameworks",
+    "is_converted",
+    "make_plan",
+    "make_stage_spec",
+]
 
 
 NONE = "none"
@@ -118,7 +129,7 @@ class Opening:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """Both sides. ``baseline`` is None where a run is only recorded."""
 
     baseline: Opening | None
@@ -134,17 +145,17 @@ class Side(Protocol):
     def dumped_inputs(self, path: str, metas: Sequence[InputMeta]) -> Mapping[str, Any]:
         """Return the model's inputs, where all of them are there; {} otherwise. Raises RecordingError."""
 
-    def with_recorded_dumps(self, plan: Plan, feed_set: FeedSet, folder: Path) -> Plan:
+    def with_recorded_dumps(self, plan: RunPlan, feed_set: FeedSet, folder: Path) -> RunPlan:
         """Return a plan in which every such side is a recording. Raises PrecisionDebugError."""
 
 
-def side_at(path: str) -> Side | None:
+def find_side(path: str) -> Side | None:
     """Return what makes a side of a folder or file that another tool left; None where nothing does."""
-    found: list[Side] = [registry.opened("sides", name) for name in registry.behind("sides")]
+    found: list[Side] = [registry.import_from_door("sides", name) for name in registry.list_behind_door("sides")]
     return next((side for side in found if side.is_dump(path)), None)
 
 
-def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) -> Plan:
+def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) -> RunPlan:
     """Resolve a command.
 
     work_dir: existing folder; each side gets a folder of its own in it. check_machine: ask the backends whether the
@@ -155,14 +166,14 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     if spec.record and spec.baseline and os.path.realpath(spec.record) == os.path.realpath(spec.baseline):
         raise UsageError(say("records_over_its_baseline"), where=f"--record {spec.record}", hint=say("another_folder"))
     _refuse_idle(spec)
-    sides = _sides(spec)
-    takers = _takers(sides)
-    shared = share(spec.options, takers, {backend.name: backend.settings for backend in registry.backends()})
+    sides = _list_sides(spec)
+    takers = _list_takers(sides)
+    shared = share_settings(spec.options, takers, {backend.name: backend.settings for backend in registry.backends()})
     made: dict[str, Opening] = {}
     for opening, taker, options in zip(sides, takers, shared, strict=True):
         if opening.backend is not None and check_machine:
-            demand(opening.backend.availability(taker.mode), taker.mode)
-        common = {one.name: value for one, value in differing(spec) if taker.find(one.name) is not None}
+            require_available(opening.backend.availability(taker.mode), taker.mode)
+        common = {one.name: value for one, value in iterate_differing(spec) if taker.find(one.name) is not None}
         folder = Path(work_dir, taker.side)
         if work_dir:
             folder.mkdir(exist_ok=True)
@@ -172,7 +183,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
             work_dir=str(folder) if work_dir else "",
         )  # fmt: skip
         made[taker.side] = dataclasses.replace(opening, spec=session)
-    return Plan(baseline=made.get("baseline"), target=made["target"])
+    return RunPlan(baseline=made.get("baseline"), target=made["target"])
 
 
 def _refuse_idle(spec: RunSpec) -> None:
@@ -198,15 +209,15 @@ _CONVERTED = frozenset({".tflite"})
 """Formats that nobody's framework writes by itself: a converter chose the names and the layouts."""
 
 
-def converted(first: Opening, second: Opening) -> bool:
+def is_converted(first: Opening, second: Opening) -> bool:
     """Return whether one side is a file that a converter made, and the other is none of its format."""
     if not first.brings_inputs and first.backend is None:
         return False
-    ours, theirs = (registry.suffix(_model_of(side)) in _CONVERTED for side in (first, second))
+    ours, theirs = (registry.suffix(_find_model(side)) in _CONVERTED for side in (first, second))
     return ours != theirs and second.backend is not None
 
 
-def _model_of(side: Opening) -> ModelFiles:
+def _find_model(side: Opening) -> ModelFiles:
     """Return a recording's own model, where it says which."""
     if not side.recording:
         return side.spec.model
@@ -215,10 +226,10 @@ def _model_of(side: Opening) -> ModelFiles:
     return ModelFiles(model_file=session.model)
 
 
-def crosses(first: Opening, second: Opening) -> bool:
+def is_across_frameworks(first: Opening, second: Opening) -> bool:
     """Return whether the names of both sides come from different frameworks: a model against a file exported from
     it."""
-    maker = maker_of(first)
+    maker = find_maker(first)
     if second.backend is None or maker is None or maker is second.backend:
         return False
     namesake = second.backend.capabilities.namesake
@@ -227,7 +238,7 @@ def crosses(first: Opening, second: Opening) -> bool:
     return maker.capabilities.exporter is not None
 
 
-def maker_of(side: Opening) -> Backend | None:
+def find_maker(side: Opening) -> Backend | None:
     """Return the backend whose names the side has; a recording says which one made it."""
     if not side.recording or not side.brings_inputs:
         return side.backend
@@ -236,19 +247,22 @@ def maker_of(side: Opening) -> Backend | None:
     return next((found for found in registry.backends() if found.name == session.backend), None)
 
 
-def stage_of(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:
+def make_stage_spec(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:
     """Return a command whose target runs in another mode of the same way, with further settings of the target.
 
     What the command set for its own mode alone, and neither side reads in this one, is left out.
     """
     there = dataclasses.replace(spec, run_mode=mode)
-    kept = {**read_by(spec.options, _takers(_sides(there))), **{f"target.{name}": one for name, one in options.items()}}
+    kept = {
+        **read_by(spec.options, _list_takers(_list_sides(there))),
+        **{f"target.{name}": one for name, one in options.items()},
+    }
     return dataclasses.replace(there, options=kept)
 
 
-def _sides(spec: RunSpec) -> tuple[Opening, ...]:
+def _list_sides(spec: RunSpec) -> tuple[Opening, ...]:
     """Return the baseline, where there is one, and the target; they have no settings yet."""
-    target = _found(spec.model, spec.run_mode)
+    target = _find_opening(spec.model, spec.run_mode)
     if spec.record and not spec.baseline:
         _needs_no_comparison(spec)
         return (target,)
@@ -256,8 +270,8 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
         if not spec.validate:
             raise UsageError(say("compares_nothing"), where="--baseline none", hint=say("add_validate"))
         return (target, target)
-    mode = spec.baseline or _default_baseline(spec, target)
-    baseline = _found(spec.baseline_model or spec.model, mode)
+    mode = spec.baseline or _choose_default_baseline(spec, target)
+    baseline = _find_opening(spec.baseline_model or spec.model, mode)
     if baseline.recording and spec.baseline_model is not None:
         baseline = dataclasses.replace(baseline, named=True)
     if recording.is_outputs(mode) and spec.sample.isdigit():
@@ -267,12 +281,12 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
 
 def _needs_no_comparison(spec: RunSpec) -> None:
     """A run that is only recorded has no rows: what would judge them is refused, not ignored."""
-    for one, _ in differing(spec):
+    for one, _ in iterate_differing(spec):
         if "recording" in one.not_with:
             raise UsageError(say("needs_a_comparison"), where=one.option, hint=say("add_a_baseline"))
 
 
-def _takers(sides: Sequence[Opening]) -> list[Taker]:
+def _list_takers(sides: Sequence[Opening]) -> list[Taker]:
     return [
         Taker(
             side=side, mode=opening.label, backend=opening.backend.name if opening.backend else "",
@@ -282,9 +296,9 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
     ]  # fmt: skip
 
 
-def _found(model: ModelFiles, mode: str) -> Opening:
-    session = SessionSpec(model=model, mode=mode, cores=share_of_cores())
-    if os.path.exists(mode) and side_at(mode) is not None:  # reads tensors: a mode's name needs none of it
+def _find_opening(model: ModelFiles, mode: str) -> Opening:
+    session = SessionSpec(model=model, mode=mode, cores=count_shared_cores())
+    if os.path.exists(mode) and find_side(mode) is not None:  # reads tensors: a mode's name needs none of it
         return Opening(spec=session, recording=mode, dump=True)
     if recording.is_outputs(mode):
         return Opening(spec=session, recording=mode)
@@ -311,7 +325,9 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         raise ModelError(said, where=model.params_file, hint=say("leave_it_out"))
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
-        near = say("download_it") if "://" in model.path else did_you_mean(model.path, files_beside(model.path), 1)
+        near = (
+            say("download_it") if "://" in model.path else suggest_nearest(model.path, list_files_beside(model.path), 1)
+        )
         raise ModelError(say("no_such_model"), where=model.path, hint=near or say("check_the_path"))
     if Path(mode).suffix and registry.modes_for(ModelFiles(model_file=mode)):
         raise UsageError(say("model_as_mode"), where=mode, hint=say("model_by_its_option", path=shlex.quote(mode)))
@@ -321,7 +337,7 @@ def _found(model: ModelFiles, mode: str) -> Opening:
     return Opening(spec=session, mode=run_mode, backend=backend)
 
 
-def _wider_whole_numbers(target: Opening) -> str:
+def _choose_wider_integers(target: Opening) -> str:
     """Return another engine's plain mode where the target's own would share what it computes too narrowly.
 
     "": where it would not, or there is none."""
@@ -335,13 +351,13 @@ def _wider_whole_numbers(target: Opening) -> str:
     return ""
 
 
-def _default_baseline(spec: RunSpec, target: Opening) -> str:
+def _choose_default_baseline(spec: RunSpec, target: Opening) -> str:
     if spec.input_variants and target.mode is not None:
         return target.mode.name  # one run mode on other inputs
     if spec.baseline_model is None and target.mode is not None:
         if (chooser := target.capabilities.baseline_chooser) and (chosen := chooser.baseline_of(target.spec)):
             return chosen
-        if wider := _wider_whole_numbers(target):
+        if wider := _choose_wider_integers(target):
             return wider
         if any(mode.name == target.mode.baseline for _, mode in registry.modes_for(spec.model)):
             return target.mode.baseline
@@ -357,7 +373,7 @@ def _default_baseline(spec: RunSpec, target: Opening) -> str:
         return wanted if wanted in own else own[0]
     makers = {backend.name: mode.name for backend, mode in reversed(offered)}
     if len(makers) > 1 and registry.suffix(model) == ".py":  # which framework's module it makes, its own text tells
-        makers = {name: mode for name, mode in makers.items() if _imports(model, name)} or makers
+        makers = {name: mode for name, mode in makers.items() if _does_import(model, name)} or makers
         if len(makers) > 1:
             raise UsageError(
                 "several engines read this file", where=model.path,
@@ -368,7 +384,7 @@ def _default_baseline(spec: RunSpec, target: Opening) -> str:
     raise UsageError("no default baseline for this model", where=model.path, hint="name one with --baseline MODE")
 
 
-def _imports(model: ModelFiles, name: str) -> bool:
+def _does_import(model: ModelFiles, name: str) -> bool:
     """Return whether a Python file says that it imports a framework."""
     path = Path(model.model_file.partition(".py:")[0].removesuffix(".py") + ".py")
     try:

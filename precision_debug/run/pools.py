@@ -23,20 +23,31 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ..errors import UsageError
-from ..numbers.cores import available_cores, take_share
+from ..numbers.cores import count_available_cores, take_share
 from ..reasons import say
 from ..safety import import_path
-from .child import ended_by
-from .locked_folder import clear_scratch, scratch
+from .child import describe_end
+from .locked_folder import clear_scratch, make_scratch_folder
 from .part_runner import PartRunner, Plain
 
-__all__ = ["VISIBLE", "Pool", "Processes", "RayPool", "Runner", "Worker", "WorkerLost", "cards", "connected", "shares"]
+__all__ = [
+    "VISIBLE",
+    "Pool",
+    "Processes",
+    "RayPool",
+    "Runner",
+    "Worker",
+    "WorkerLost",
+    "connect_to_ray",
+    "list_card_shares",
+    "list_cards",
+]
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def cards() -> tuple[str, ...]:
+def list_cards() -> tuple[str, ...]:
     """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them. Never raises."""
     named = os.environ.get(VISIBLE)
     if named is not None:
@@ -57,7 +68,7 @@ def _count() -> int:
     return found.value
 
 
-def shares(options: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
+def list_card_shares(options: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
     """Return what CUDA_VISIBLE_DEVICES may be in a process of a command: one entry for each that has cards of its own.
 
     options: the command's. One that names "cuda:1" beside "cuda:0" takes two cards. Empty where there are too few to
@@ -135,13 +146,13 @@ class Processes:
         self._spec, self._log, self._runner = dict(spec), log, runner
         self._started: list[_Child] = []
         known = "run_mode" in self._spec  # a command; of others nobody knows which cards they name
-        self._cards = shares(self._spec.get("options") or {}, cards()) if known else ()
+        self._cards = list_card_shares(self._spec.get("options") or {}, list_cards()) if known else ()
 
     def start(self) -> Worker:
         """See Pool."""
         taken = [child.cards for child in self._started if child.runs]
         own = min(self._cards, key=taken.count, default="")
-        child = _Child(self._spec, self._log, self._runner, max(1, available_cores() // self.size), own)
+        child = _Child(self._spec, self._log, self._runner, max(1, count_available_cores() // self.size), own)
         self._started.append(child)
         return child
 
@@ -168,7 +179,7 @@ class _Child:
         code = f"from precision_debug.run.part_runner import start; start({place})"
         with log.open("ab") as said:
             self._process = subprocess.Popen(
-                import_path.command(code),
+                import_path.make_command(code),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8",
                 env={**os.environ, **threads, **({VISIBLE: cards} if cards else {})},
             )  # fmt: skip
@@ -197,7 +208,7 @@ class _Child:
             line = ""
         if not line.endswith("\n"):
             self.close()
-            raise WorkerLost(f"process {self.pid}: {ended_by(self._process.returncode)}")
+            raise WorkerLost(f"process {self.pid}: {describe_end(self._process.returncode)}")
         found: list[Plain] = json.loads(line)
         return found
 
@@ -215,7 +226,7 @@ class _Child:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def connected(address: str = "", cores: int = 0) -> tuple[Any, bool]:
+def connect_to_ray(address: str = "", cores: int = 0) -> tuple[Any, bool]:
     """Ray, and whether this call has connected to the cluster, or started one. Raises UsageError."""
     try:
         import ray
@@ -260,7 +271,7 @@ class RayPool:
         self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0, run: str = "",
         runner: Callable[[Mapping[str, Any]], Runner] = PartRunner,
     ) -> None:  # fmt: skip
-        ray, self._ours = connected(address, size)
+        ray, self._ours = connect_to_ray(address, size)
         self._ray: Any = ray
         self._started: list[_Actor] = []
         resources = ray.cluster_resources()
@@ -298,7 +309,7 @@ class _Remote:
 
         self._open = contextlib.ExitStack()
         take_share(1)  # what Ray gives an actor
-        folder, _ = self._open.enter_context(scratch(of=run))
+        folder, _ = self._open.enter_context(make_scratch_folder(of=run))
         made = getattr(importlib.import_module(module), runner)({**spec, "folder": str(folder)})
         self._runner: Runner = made
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..explain import Subject, allowed_to_many
+from ..explain import Subject, bound_of_many
 from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE, SMALLER
 from ..protocols import Executed
 from ..reasons.causes import CAUSES
@@ -18,10 +18,10 @@ from ..records import Culprit, Explanation, Overlap
 from ..search import Evaluation, ToKeep, TradePoint
 from .fix_finder import Kept
 
-__all__ = ["in_vain", "repaired", "withdrawn"]
+__all__ = ["add_repaired_culprit", "note_kept_in_vain", "withdraw_culprits"]
 
 
-def in_vain(
+def note_kept_in_vain(
     found: ToKeep, seen: Mapping[Kept, Evaluation], culprits: Kept, before: float, was: Executed | None,
     point: Callable[[Kept, Evaluation], TradePoint],
 ) -> ToKeep:  # fmt: skip
@@ -47,7 +47,7 @@ def in_vain(
     return replace(found, tried=replace(tried, in_vain=told))
 
 
-def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | None:
+def withdraw_culprits(explanation: Explanation, kept: ToKeep | None) -> Explanation | None:
     """Return the explanation without its culprits; None where nothing refutes them."""
     point = kept.tried.in_vain if kept is not None and kept.tried is not None else None
     if kept is None or point is None or point.error is None or explanation.state != "culprits":
@@ -61,11 +61,11 @@ def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | No
         return None
     overlap = Overlap(name=first.name, alone=None, without=point.error, tried=explanation.tried, kept=point.kept)
     return replace(
-        explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=allowed_to_many(explanation)
+        explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=bound_of_many(explanation)
     )
 
 
-def repaired(explanation: Explanation, kept: ToKeep | None, subject: Subject) -> Explanation | None:
+def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject: Subject) -> Explanation | None:
     """Return the explanation with a culprit that was found by its repair, or None.
 
     Where nobody was named although keeping a few operators on the engine brings the error within bounds, or one alone

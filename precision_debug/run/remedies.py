@@ -15,13 +15,13 @@ from typing import Any
 from ..errors import PrecisionDebugError
 from ..protocols import Feeds, Handed, Remedy, Session
 from ..records import Culprit, TensorMeta
-from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, Tried, gives_up_most
+from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, TriedFix, gives_up_most
 from .criterion import Criterion, Sample
 from .plan import Opening
-from .to_keep import typed
+from .to_keep import format_settings
 from .trials import Trials
 
-__all__ = ["Chosen", "known_remedies", "run_in_turn", "run_of", "tried_remedy", "with_remedy"]
+__all__ = ["Chosen", "list_remedies", "run_in_turn", "run_of", "try_remedy", "with_remedy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,23 +42,23 @@ class Chosen:
     def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
         return ()
 
-    def told(self, name: str, opening: Opening, tried: Tried, **more: Any) -> ToKeep:
+    def told(self, name: str, opening: Opening, tried: TriedFix, **more: Any) -> ToKeep:
         """Return a setting as a user types it, with what it brought."""
         settings = dict(self.named[name])
         values: dict[str, Any] = {"unit": ENGINE_OPTION, "keys": (name,), **more}
         return ToKeep(
-            option=typed(opening.settings, settings), settings=settings, of=len(self.named), tried=tried,
+            option=format_settings(opening.settings, settings), settings=settings, of=len(self.named), tried=tried,
             replaced=tuple(one for one in settings if one in opening.spec.options), **values,
         )  # fmt: skip
 
 
-def known_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
+def list_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
     """Return what the target's backend knows to try for these culprits."""
     knows = opening.capabilities.remedies
     return knows.remedies(opening.spec, culprits, base.spec) if knows is not None else ()
 
 
-def tried_remedy(
+def try_remedy(
     opening: Opening, found: Sequence[Remedy], criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
     calibrating: Sequence[Feeds], folder: Path, *, patience: float, beside: Session | None = None,
 ) -> tuple[ToKeep, bool] | None:  # fmt: skip
@@ -68,11 +68,11 @@ def tried_remedy(
     none is known or none halves the error and leaves most of the low precision in place, twice and on the other inputs
     too.
 
-    found: see ``known_remedies``. samples: the inputs of the comparison, then others. beside: the target as it is,
+    found: see ``list_remedies``. samples: the inputs of the comparison, then others. beside: the target as it is,
     where runs may be timed beside it."""
     if not found:
         return None
-    named = {typed(opening.settings, one.settings): one for one in found}
+    named = {format_settings(opening.settings, one.settings): one for one in found}
     chosen = Chosen(named={name: one.settings for name, one in named.items()})
     trials = Trials(opening, chosen, criterion, calibrating, folder)
 
@@ -127,7 +127,7 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
     What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error. An
     accusation that a kept set refutes stands with that set.
 
-    found: see ``tried_remedy``."""
+    found: see ``try_remedy``."""
     remedy, keeps = found or (None, False)
     if kept is None or remedy is None or kept.tried is None or remedy.tried is None:
         return kept if remedy is None else remedy

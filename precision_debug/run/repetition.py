@@ -18,25 +18,25 @@ import numpy as np
 from .. import numbers
 from ..errors import PrecisionDebugError
 from ..events import RepeatsFound, Stage
-from ..explain import allowed_by
+from ..explain import bound_of
 from ..explain.introduced import WAITING
 from ..feeds import FeedSet
-from ..inspector import EngineLayer, diff_engines
+from ..inspector import EngineLayer, compare_engines
 from ..numbers import compare
 from ..numbers.arrays import as_array
 from ..numbers.told import Repeats
 from ..observe.hooks import CheckTarget, SaveBaseline
 from ..observe.store import Store
-from ..onnx.without_weights import draws_numbers
+from ..onnx.without_weights import list_random_operators
 from ..protocols import Feeds, Hook, Session
 from ..reasons import say
 from ..records import Comparison, Doubt, Repeated, Row, RunSpec, TensorMeta, Tolerance
 from .journal import Journal
 from .open_pair_run import OpenPair, SampleResult
 from .plan import Opening
-from .side import DRAWS, OpenSide, guarded
+from .side import DRAWS, OpenSide, guard_call
 
-__all__ = ["Repetition", "distance", "run_again"]
+__all__ = ["Repetition", "measure_distance", "run_again"]
 
 
 # The target built and run anew, several times: how far its builds are apart, beside its error against the baseline.
@@ -104,7 +104,7 @@ class Repetition:
             try:
                 spec = dataclasses.replace(self._opening.spec, work_dir=str(folder), options=self._options())
                 opening = dataclasses.replace(self._opening, spec=spec)
-                session: Session = guarded(opening.label, partial(opening.open, self._feed_set.calibrating))
+                session: Session = guard_call(opening.label, partial(opening.open, self._feed_set.calibrating))
                 try:
                     self._run(session, time.monotonic() - begun)
                 finally:
@@ -133,23 +133,25 @@ class Repetition:
 
     def _run(self, session: Session, opened: float) -> None:
         if not self._builds and opened:
-            guarded(self._opening.label, partial(session.run, self._feeds, _unseen, self._names))
+            guard_call(self._opening.label, partial(session.run, self._feeds, _ignore_tensor, self._names))
         begun = time.monotonic()
         check = CheckTarget(self._first, tolerance=Tolerance(atol=0.0, rtol=0.0))
         hook: Hook = check if self._builds else self._first
-        outputs: Mapping[str, Any] = guarded(self._opening.label, lambda: session.run(self._feeds, hook, self._names))
+        outputs: Mapping[str, Any] = guard_call(
+            self._opening.label, lambda: session.run(self._feeds, hook, self._names)
+        )
         if not self._builds:
             self._layers = tuple(session.layers)
         else:
             self._hold_against(check.rows)
             if self._layers and session.layers:
-                changed = diff_engines(self._layers, session.layers).tactics_changed
+                changed = compare_engines(self._layers, session.layers).tactics_changed
                 self._tactics |= dict.fromkeys(name for name, _, _ in changed)
         self._builds += 1
         self._seconds.append(opened + time.monotonic() - begun)
         for name, truth in self._truth.items():
             found = numbers.compare(truth, as_array(outputs[self._target_of[name]], name=name), Tolerance())
-            self._errors.setdefault(name, []).append(distance(found))
+            self._errors.setdefault(name, []).append(measure_distance(found))
 
     def _hold_against(self, rows: Sequence[Row]) -> None:
         seen = set()
@@ -184,7 +186,7 @@ class _Apart:
     def add(self, found: Comparison) -> None:
         if found.identical or not found.base.elements:
             return
-        far = distance(found)
+        far = measure_distance(found)
         if not far and not found.max_abs and not found.mismatched:
             return  # 0 and -0
         self.times += 1
@@ -192,7 +194,7 @@ class _Apart:
         self.max_abs = max(self.max_abs, math.inf if found.max_abs is None else float(found.max_abs))
 
 
-def distance(found: Comparison) -> float:
+def measure_distance(found: Comparison) -> float:
     """Measure how far two answers are apart, as relative L2.
 
     inf where NaN, Inf or shapes differ; of what has no such error the share of elements that differ.
@@ -205,7 +207,7 @@ def distance(found: Comparison) -> float:
     return error
 
 
-def _unseen(_op_type: str, _name: str, _tensor: Any, /) -> None:
+def _ignore_tensor(_op_type: str, _name: str, _tensor: Any, /) -> None:
     """A hook, so that the run goes where one with a hook goes."""
 
 
@@ -253,8 +255,8 @@ def run_again(spec: RunSpec, both: OpenPair, ran: SampleResult, feeds: Feeds, ta
     asked = [one for one in sides if _may(one[0])]
     # those that ran beside each other have a share of the cores each, and do so again
     with ThreadPoolExecutor(1) as beside:
-        first = [beside.submit(_differing, *one, judge) for one in asked[:-1] if both.together]
-        rest = [_differing(*one, judge) for one in asked[len(first) :]]
+        first = [beside.submit(_doubt_differing, *one, judge) for one in asked[:-1] if both.together]
+        rest = [_doubt_differing(*one, judge) for one in asked[len(first) :]]
         found = [*(one.result() for one in first), *rest]
     for (side, *_), doubts in zip(asked, found, strict=True):
         side.doubt(doubts)
@@ -270,19 +272,19 @@ def _may(side: OpenSide) -> bool:
     if not file.lower().endswith(".onnx"):
         return not any(DRAWS.match(meta.op_type) for meta in side.tensors)
     try:
-        return not draws_numbers(file, seeded=True)  # whose generator goes on in a second run of one session
+        return not list_random_operators(file, seeded=True)  # whose generator goes on in a second run of one session
     except PrecisionDebugError:
         return True
 
 
-def _differing(
+def _doubt_differing(
     side: OpenSide, outputs: Mapping[str, Any], feeds: Feeds, names: Collection[str] | None, unseen: Hook,
     judge: _Judge,
 ) -> list[Doubt]:  # fmt: skip
     label = side.opening.label
-    before = {name: _copied(value, name) for name, value in outputs.items()}  # an engine may use its memory again
+    before = {name: _copy_value(value, name) for name, value in outputs.items()}  # an engine may use its memory again
     try:
-        after = guarded(label, lambda: side.session.run(feeds, unseen, names))
+        after = guard_call(label, lambda: side.session.run(feeds, unseen, names))
     except PrecisionDebugError as error:
         return [Doubt(code="fails_again", values={"mode": label, "detail": str(error)})]
     worst, size = "", 0.0
@@ -290,8 +292,8 @@ def _differing(
         if one is None or name not in after:
             continue
         found = compare(one, as_array(after[name], name=name), judge.tolerance)
-        if not judge.allows(found) and distance(found) >= size:
-            worst, size = name, distance(found)
+        if not judge.allows(found) and measure_distance(found) >= size:
+            worst, size = name, measure_distance(found)
     return [Doubt(code="differs_from_itself", values={"mode": label, "name": worst, "between": size})] if worst else []
 
 
@@ -300,7 +302,7 @@ class _Judge:
 
     def __init__(self, spec: RunSpec, precision: str, *, exact: bool) -> None:
         self.tolerance, self._exact = spec.tolerance, exact
-        self._allowed = None if spec.tolerance.given else allowed_by(None, precision)
+        self._allowed = None if spec.tolerance.given else bound_of(None, precision)
 
     def allows(self, found: Comparison) -> bool:
         if found.identical or not found.base.elements:
@@ -308,11 +310,11 @@ class _Judge:
         if not found.shapes_match or found.apart:
             return False
         if self._exact:
-            return not distance(found) and not found.max_abs  # 0 and -0
-        return not found.mismatched if self._allowed is None else distance(found) <= self._allowed
+            return not measure_distance(found) and not found.max_abs  # 0 and -0
+        return not found.mismatched if self._allowed is None else measure_distance(found) <= self._allowed
 
 
-def _copied(value: Any, name: str) -> Any:
+def _copy_value(value: Any, name: str) -> Any:
     """None of what is no array."""
     array = as_array(value, name=name)
     return np.array(array) if array.dtype != object else None
@@ -331,8 +333,8 @@ class _Lent(_Unseen):
     """The same for a session that lends its tensors until another run has compared them."""
 
     def borrow(self, _op_type: str, _name: str, _tensor: Any, /) -> Callable[[], None]:
-        return _nothing
+        return _do_nothing
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

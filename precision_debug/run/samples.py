@@ -13,10 +13,10 @@ import numpy as np
 from .. import events, explain
 from ..errors import PrecisionDebugError
 from ..events import Note, SamplesFound, ShardDone, Stage
-from ..explain import allowed_by
+from ..explain import bound_of
 from ..numbers import judge
 from ..numbers.arrays import as_array
-from ..numbers.measure_tokens import Roles, ids_among, measure_tokens, otherwise, roles_of
+from ..numbers.measure_tokens import Roles, change_middle_token, find_ids, find_roles, measure_tokens
 from ..numbers.merged import WORST
 from ..numbers.told import Tokens
 from ..observe.portraits import Portraits
@@ -27,14 +27,14 @@ from ..reasons import say
 from ..recording import RecordingWriter
 from ..records import Row, RunSpec, Status, TensorMeta
 from .answers import UserMetric, finish
-from .inputs import chosen_samples
+from .inputs import choose_samples
 from .journal import Journal
 from .open_pair import Comparing, finish_recording
 from .open_pair_run import OpenPair, SampleResult
 from .repetition import run_again
-from .trials import outputs_of
+from .trials import run_outputs
 
-__all__ = ["Enough", "OneSample", "Samples", "enough", "finish_scores", "worst_sample"]
+__all__ = ["Enough", "OneSample", "Samples", "find_worst_sample", "finish_scores", "is_enough"]
 
 
 # --fail_fast: a run that has shown its first failure need not go on.
@@ -47,14 +47,14 @@ class Enough(PrecisionDebugError):
         self.row = row
 
 
-def enough(spec: RunSpec, row: Row, precision: str) -> bool:
+def is_enough(spec: RunSpec, row: Row, precision: str) -> bool:
     """Return whether the run may end with this row.
 
     Not with an input, which no operator made, as the target rounds it. Where no tolerance was given, by the error that
     the promised precision usually has."""
     if not spec.fail_fast or row.op_type == "Input":
         return False
-    judged = judge.judged(row, spec.tolerance, allowed=allowed_by(None, precision), validate=spec.validate)
+    judged = judge.judge_row(row, spec.tolerance, allowed=bound_of(None, precision), validate=spec.validate)
     return judged.status is Status.FAIL
 
 
@@ -64,9 +64,9 @@ _SAME = 1e-2
 """Relative L2 distance up to which logits count as unmoved by a later token: other tokens move them by about 1."""
 
 
-def watching_tokens(feeds: Feeds) -> list[TokenErrors]:
+def make_token_watchers(feeds: Feeds) -> list[TokenErrors]:
     """Return what keeps the error of each tensor at each token, where the feeds look like token ids."""
-    name = ids_among(feeds)
+    name = find_ids(feeds)
     if name is None or np.shape(feeds[name])[-1] < 2:
         return []
     rows, length = np.atleast_2d(np.asarray(feeds[name])).shape
@@ -84,7 +84,7 @@ def tell_tokens(
     if both.base is both.target or any(meta.phase for meta in both.base.announced):
         return None  # of a training step the outputs are gradients, which stay on their device
     names = {pair.base.name: name for name, pair in both.alignment.pairs.items() if not pair.target.view}
-    roles = roles_of(feeds, ran.base_outputs, ran.target_outputs, names)
+    roles = find_roles(feeds, ran.base_outputs, ran.target_outputs, names)
     if roles is None:
         return None
     try:
@@ -105,7 +105,7 @@ def _is_causal(both: OpenPair, feeds: Feeds, roles: Roles, base: Any) -> bool:
     """Return whether another token in the middle leaves what the model says before it.
 
     One more run of the baseline tells. Where that is a recording, the names decide."""
-    changed = otherwise(feeds, roles, base.shape[-1])
+    changed = change_middle_token(feeds, roles, base.shape[-1])
     if changed is None:
         return True
     fed, early = changed
@@ -113,12 +113,12 @@ def _is_causal(both: OpenPair, feeds: Feeds, roles: Roles, base: Any) -> bool:
     lines = np.array(base).reshape(*early.shape, base.shape[-1])
     if not both.base.opening.recording:
         with contextlib.suppress(PrecisionDebugError):
-            after = outputs_of(both.base.session, fed, both.base.opening.label)[roles.logits].reshape(lines.shape)
-            return _moved(lines[early], after[early]) <= _SAME < _moved(lines[late], after[late])
+            after = run_outputs(both.base.session, fed, both.base.opening.label)[roles.logits].reshape(lines.shape)
+            return _measure_moved(lines[early], after[early]) <= _SAME < _measure_moved(lines[late], after[late])
     return "logits" in roles.logits.lower() and roles.ids.lower().endswith("ids")
 
 
-def _moved(before: Any, after: Any) -> float:
+def _measure_moved(before: Any, after: Any) -> float:
     """Return the relative L2 distance of what is finite."""
     one, other = np.asarray(before, np.float64), np.asarray(after, np.float64)
     fair = np.isfinite(one) & np.isfinite(other)
@@ -134,13 +134,13 @@ class OneSample:
     def __init__(self, work: Comparing, both: OpenPair) -> None:
         self._work, self._both = work, both
         self._ran: SampleResult | None = None
-        self._watched = watching_tokens(work.feeds(0)[0])
+        self._watched = make_token_watchers(work.feeds(0)[0])
 
     def compare(self) -> bool:
         """False where --fail_fast has seen enough."""
         work, both = self._work, self._both
         portraits = Portraits(
-            None if work.spec.tolerance.given else explain.allowed_by(None, work.target.precision),
+            None if work.spec.tolerance.given else explain.bound_of(None, work.target.precision),
             lambda portrait: work.journal.write(events.PortraitMade(portrait=portrait)),
         )
         feeds, target_feeds = work.feeds(0)
@@ -177,7 +177,7 @@ class OneSample:
             work.note(say("moved_to_the_host", megabytes=ran.moved_bytes / 1e6))
         if work.answers.asked:
             found = Shard()
-            first, _ = chosen_samples(work.spec.sample, len(work.feed_set.feeds))
+            first, _ = choose_samples(work.spec.sample, len(work.feed_set.feeds))
             work.answers.add(found, first, ran.base_outputs, ran.paired_outputs)
             finish(work.spec, found, work.journal, work.answers.metric)
         run_again(work.spec, both, ran, *work.feeds(0))
@@ -189,7 +189,7 @@ class OneSample:
 
     def _finished(self, row: Row) -> None:
         self._work.journal.write(events.RowDone(row=row))
-        if enough(self._work.spec, row, self._work.target.precision):
+        if is_enough(self._work.spec, row, self._work.target.precision):
             raise Enough(row)
 
 
@@ -238,7 +238,7 @@ class Samples:
 
     def worst(self) -> tuple[int, SampleResult]:
         """Return the worst sample's place among the feeds, and what it gives, as it is run again."""
-        number = worst_sample(self._whole, self._both.base.tensors)
+        number = find_worst_sample(self._whole, self._both.base.tensors)
         return number, self.again(number)
 
     def again(self, number: int) -> SampleResult:
@@ -246,7 +246,7 @@ class Samples:
         self._work.journal.write(Stage(text=say("stage_explaining_worst", sample=number)))
         pairs = self._work.keepers_of_pairs()
         feeds = self._work.feeds(number)
-        watched = watching_tokens(feeds[0])
+        watched = make_token_watchers(feeds[0])
         ran = self._both.run(*feeds, observers=[*pairs, *watched])
         if pairs:
             self._work.note(say("saved_of_sample", sample=number))
@@ -279,10 +279,10 @@ class Samples:
         work.answers.add(part, number, ran.base_outputs, ran.paired_outputs)
         if first:
             run_again(work.spec, both, ran, feeds, target_feeds)
-        return any(enough(work.spec, row, work.target.precision) for row in ran.rows)
+        return any(is_enough(work.spec, row, work.target.precision) for row in ran.rows)
 
 
-def worst_sample(whole: Shard, tensors: Sequence[TensorMeta]) -> int:
+def find_worst_sample(whole: Shard, tensors: Sequence[TensorMeta]) -> int:
     """Return the sample whose outputs are worst, or whose tensors where none of them was compared."""
     outputs = [meta.name for meta in tensors if meta.is_output]
     found = (whole.worst(outputs) if outputs else []) or whole.worst()

@@ -14,11 +14,11 @@ import numpy as np
 
 from ..errors import InputError, OutputError
 from ..events import PairKept
-from ..feeds.polygraphy_json import feeds_text, iteration_text
+from ..feeds.polygraphy_json import write_feeds_text, write_iteration_text
 from ..numbers.arrays import as_array
 from ..observe.worst_pairs import PAIR
 from ..records import Row
-from ..report.atomic_file import replacing
+from ..report.atomic_file import replace_atomically
 from .journal import read_events
 
 __all__ = ["SavedOutputs", "gather", "save_inputs"]
@@ -28,10 +28,10 @@ __all__ = ["SavedOutputs", "gather", "save_inputs"]
 
 def save_inputs(path: str, sets: Iterable[Mapping[str, Any]]) -> None:
     """Sample sets, one at a time: a list of {input name: array}. Raises OutputError."""
-    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with replace_atomically(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         between = "["
         for one in sets:
-            file.write(between + _sayable(path, lambda: feeds_text([one]))[1:-1])  # noqa: B023 - called at once
+            file.write(between + _to_storable_text(path, lambda: write_feeds_text([one]))[1:-1])  # noqa: B023 - called at once
             between = ",\n"
         file.write("]\n" if between != "[" else "[]\n")
 
@@ -54,14 +54,14 @@ class SavedOutputs:
     def add(self, outputs: Sequence[Mapping[str, Any]], seconds: Sequence[float | None]) -> None:
         """One sample's outputs, a mapping a run, and how long each took. Raises OutputError."""
         for runner, file, given_outputs, took in zip(self._runners, self._files, outputs, seconds, strict=True):
-            arrays = {name: _plain(value, name) for name, value in given_outputs.items()}
-            text = _sayable(self.path, lambda: iteration_text(runner, arrays, took))  # noqa: B023 - called at once
+            arrays = {name: _to_plain_value(value, name) for name, value in given_outputs.items()}
+            text = _to_storable_text(self.path, lambda: write_iteration_text(runner, arrays, took))  # noqa: B023 - called at once
             file.write((",\n" if self._count else "") + text)
         self._count += 1
 
     def finish(self) -> None:
         """Write the file. Raises OutputError."""
-        with replacing(Path(self.path)) as temporary, temporary.open("w", encoding="utf-8") as file:
+        with replace_atomically(Path(self.path)) as temporary, temporary.open("w", encoding="utf-8") as file:
             file.write('{"lst": [')
             for place, (runner, part) in enumerate(zip(self._runners, self._files, strict=True)):
                 file.write(f"{', ' if place else ''}[{json.dumps(runner)}, [")
@@ -77,11 +77,11 @@ class SavedOutputs:
             file.close()
 
 
-def _plain(value: Any, name: str) -> Any:
+def _to_plain_value(value: Any, name: str) -> Any:
     return value if value is None or isinstance(value, (list, tuple, dict)) else as_array(value, name=name)
 
 
-def _sayable(path: str, make: Any) -> str:
+def _to_storable_text(path: str, make: Any) -> str:
     try:
         return str(make())
     except InputError as error:
@@ -115,11 +115,11 @@ def gather(folder: Path, rows: Sequence[Row], made: Path) -> tuple[str, ...]:
             for place, name in enumerate(names, 1):
                 with zipfile.ZipFile(kept[name]) as pair:
                     for side in ("baseline", "target"):
-                        entry = _entry(f"{place}.{side}")
+                        entry = _make_entry(f"{place}.{side}")
                         with pair.open(f"{side}.npy") as source, archive.open(entry, "w", force_zip64=True) as file:
                             shutil.copyfileobj(source, file, 1 << 20)
                 kept[name].unlink()
-            with archive.open(_entry("names"), "w") as file:
+            with archive.open(_make_entry("names"), "w") as file:
                 np.lib.format.write_array(file, np.array(names), allow_pickle=False)
     except (OSError, zipfile.BadZipFile) as error:
         raise OutputError(
@@ -129,7 +129,7 @@ def gather(folder: Path, rows: Sequence[Row], made: Path) -> tuple[str, ...]:
     return names
 
 
-def _entry(key: str) -> zipfile.ZipInfo:
+def _make_entry(key: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(f"{key}.npy", date_time=_EPOCH)
     info.external_attr = 0o644 << 16
     return info

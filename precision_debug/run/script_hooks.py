@@ -24,10 +24,10 @@ from ..observe.watch import Watched
 from ..pairing.align import align
 from ..protocols import Feeds
 from ..reasons import Reason, say
-from ..records import ModelFiles, RunSpec, Side, TensorMeta
-from ..report.complete_table import complete_table
+from ..records import ComparedSide, ModelFiles, RunSpec, TensorMeta
+from ..report.complete_table import make_complete_table
 from ..report.model import Report
-from ..report.sections import machine, now
+from ..report.sections import describe_machine, local_time
 
 __all__ = ["AssertClose", "SaveBaseline"]
 
@@ -48,10 +48,10 @@ class AssertClose(CheckTarget):
         """
         found = report_of_hooks(self)
         explainable = feeds is not None and baseline is not None and target is not None
-        return _explained(found, feeds or {}, baseline, target) if explainable and baseline and target else found
+        return _explain_report(found, feeds or {}, baseline, target) if explainable and baseline and target else found
 
 
-def _explained(found: Report, feeds: Feeds, baseline: Watched, target: Watched) -> Report:
+def _explain_report(found: Report, feeds: Feeds, baseline: Watched, target: Watched) -> Report:
     subject = explain.Subject(
         baseline=baseline.session, target=target.session, feeds=feeds, rows=found.rows,
         tensors=baseline.session.tensors, targets={meta.name: meta for meta in target.session.tensors},
@@ -72,30 +72,33 @@ def report_of_hooks(check: CheckTarget) -> Report:
         array = base.store.get(name) if name not in shown else None
         if array is not None:
             stats[name] = numbers.describe(array)
-    first, second = _known(base.announced, base.tensors), _known(check.announced, check.tensors)
-    rows = complete_table(check.rows, align(first, second), stats=stats)
+    first, second = (
+        _list_known_tensors(base.announced, base.tensors),
+        _list_known_tensors(check.announced, check.tensors),
+    )
+    rows = make_complete_table(check.rows, align(first, second), stats=stats)
     spec = RunSpec(model=ModelFiles(), run_mode="hook", baseline="hook", tolerance=check.tolerance)
-    notes = list(_raw_hooks(first, second)) if check.side is None else []
+    notes = list(_warn_of_folded_norms(first, second)) if check.side is None else []
     if base.side is None or check.side is None:
         notes.append(say("hooks_only"))
     return Report(
         rows=rows,
         spec=spec,
-        baseline=base.side or Side(mode="hook", backend="", model="", tensors=len(base.tensors)),
-        target=check.side or Side(mode="hook", backend="", model="", tensors=len(check.tensors)),
-        machine=machine(),
-        started=now(),
+        baseline=base.side or ComparedSide(mode="hook", backend="", model="", tensors=len(base.tensors)),
+        target=check.side or ComparedSide(mode="hook", backend="", model="", tensors=len(check.tensors)),
+        machine=describe_machine(),
+        started=local_time(),
         notes=tuple(notes),
     )
 
 
-def _known(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple[TensorMeta, ...]:
+def _list_known_tensors(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple[TensorMeta, ...]:
     """Return what a run announced, and what its hook was shown beyond that."""
     names = {meta.name for meta in announced}
     return (*announced, *(meta for meta in seen if meta.name not in names))
 
 
-def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[Reason]:
+def _warn_of_folded_norms(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[Reason]:
     """Yield a warning where batch norms of one side are not operators of the other, as when folded into weights."""
     still = {meta.name for meta in second if _NORM.search(meta.op_type)}
     gone = [meta.name for meta in first if _NORM.search(meta.op_type) and meta.name not in still]

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import registry
 from ..errors import PrecisionDebugError
-from ..numbers.arrays import apart, as_array
+from ..numbers.arrays import as_array, measure_distance
 from ..numbers.number_types import is_narrow
 from ..protocols import Backend
 from ..reasons import Reason, say
@@ -22,7 +22,7 @@ from ..records import Culprit, Explanation, ModelFiles, RunMode, SessionSpec
 from .plan import Opening
 from .side import OpenSide
 
-__all__ = ["proven", "same_kernels", "with_second_opinion"]
+__all__ = ["list_same_kernels", "prove_faults_of_sides", "with_second_opinion"]
 
 
 # Runs of each operator type of a model in other implementations.
@@ -52,21 +52,21 @@ _OFTEN_WRONG = frozenset({
 """Whose kernels were found wrong in published bugs; of pools and Pad only some forms."""
 
 
-def same_kernels(model: Any) -> tuple[str, ...]:
+def list_same_kernels(model: Any) -> tuple[str, ...]:
     """Return types of a graph's operators whose kernels were wrong before, and which one engine alone does not
     check."""
-    found = dict.fromkeys(node.op_type for node in model.proto.graph.node if _often_wrong(node))
+    found = dict.fromkeys(node.op_type for node in model.proto.graph.node if _is_often_wrong(node))
     return tuple(found)
 
 
-def _often_wrong(node: Any) -> bool:
-    from ..onnx.graph import attribute
+def _is_often_wrong(node: Any) -> bool:
+    from ..onnx.graph import read_attribute
 
     if node.op_type in ("AveragePool", "MaxPool"):
-        dilated = any(one != 1 for one in attribute(node, "dilations", ()))
-        return bool(dilated or attribute(node, "ceil_mode", 0) or attribute(node, "count_include_pad", 0))
+        dilated = any(one != 1 for one in read_attribute(node, "dilations", ()))
+        return bool(dilated or read_attribute(node, "ceil_mode", 0) or read_attribute(node, "count_include_pad", 0))
     if node.op_type == "Pad":
-        return attribute(node, "mode", b"constant") not in (b"constant", "constant")
+        return read_attribute(node, "mode", b"constant") not in (b"constant", "constant")
     return node.op_type in _OFTEN_WRONG
 
 
@@ -88,22 +88,22 @@ def with_second_opinion(
     path = base.opening.spec.model.model_file
     if base.opening.backend is None or not path.lower().endswith(".onnx"):
         return explanation, [say("no_second_opinion")]
-    others = list(_others(base.opening, path))
+    others = list(_iterate_other_engines(base.opening, path))
     if not others:
         return explanation, [say("no_other_engine")]
     found: list[Culprit] = []
     doubted: list[Reason] = []
     tried: dict[str, None] = {}
     versions: dict[str, None] = {}
-    for number, (node, part) in enumerate(_parts(base, path, feeds)):
-        mine = _Opinion(mode=_named(base.opening.spec.mode, base.session.versions), outputs=part.outputs)
-        opinions = [_asked(backend, mode, part, folder / f"opinion{number}") for backend, mode in others]
+    for number, (node, part) in enumerate(_iterate_parts(base, path, feeds)):
+        mine = _Opinion(mode=_name_engine(base.opening.spec.mode, base.session.versions), outputs=part.outputs)
+        opinions = [_ask_engine(backend, mode, part, folder / f"opinion{number}") for backend, mode in others]
         answered = [one for one in opinions if one.outputs is not None]
         if not answered:
             continue
         tried[node.op_type] = None
         versions.update(dict.fromkeys(one.mode for one in answered))
-        culprit = _weighed(node, mine, answered)
+        culprit = _weigh_opinions(node, mine, answered)
         if culprit is not None and culprit.cause == "wrong_kernel":
             found.append(culprit)
         elif culprit is not None:  # one against one: either may be wrong, and nobody is accused
@@ -120,7 +120,7 @@ def with_second_opinion(
     return dataclasses.replace(explanation, state="culprits", culprits=(*found, *rest)), notes
 
 
-def _others(baseline: Opening, path: str) -> Iterator[tuple[Backend, RunMode]]:
+def _iterate_other_engines(baseline: Opening, path: str) -> Iterator[tuple[Backend, RunMode]]:
     """Run modes of float32 or more that are nobody's simulation, one a backend, and what is truer than the baseline."""
     known: set[tuple[str, str]] = set()
     for backend, mode in registry.modes_for(ModelFiles(model_file=path)):
@@ -143,17 +143,17 @@ class _Part:
     outputs: Mapping[str, Any]
 
 
-def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tuple[Any, _Part]]:
+def _iterate_parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tuple[Any, _Part]]:
     """Yield the smallest operator of each kind, as a model of its own, with what the baseline read and gave there."""
     import onnx
 
-    from ..onnx.model import loaded, named
+    from ..onnx.model import load_model, name_every_node
     from ..onnx.submodel import Parts
 
-    proto = loaded(path)
+    proto = load_model(path)
     onnx.load_external_data_for_model(proto, str(Path(path).absolute().parent))
-    proto = named(proto, path)
-    values = _as_stored(base, proto, _values(base, feeds))
+    proto = name_every_node(proto, path)
+    values = _as_stored(base, proto, _read_values(base, feeds))
     constants = {tensor.name for tensor in proto.graph.initializer}
     kinds: dict[Any, tuple[int, Any]] = {}
     for node in proto.graph.node:
@@ -162,10 +162,10 @@ def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tupl
         if node.op_type in _LEFT_OUT or not outputs or outputs[0] not in values or any(n not in values for n in read):
             continue
         size = sum(values[name].size for name in read)
-        key = (node.domain, node.op_type, _signature(node), tuple(values[name].ndim for name in read))
+        key = (node.domain, node.op_type, _signature_of(node), tuple(values[name].ndim for name in read))
         if size <= _LARGEST and (key not in kinds or size < kinds[key][0]):
             kinds[key] = (size, node)
-    chosen = sorted(kinds.values(), key=lambda pair: not _often_wrong(pair[1]))[:_KINDS]
+    chosen = sorted(kinds.values(), key=lambda pair: not _is_often_wrong(pair[1]))[:_KINDS]
     for _, node in chosen:
         produced = {name: values[name] for name in node.output if name in values}
         try:
@@ -176,11 +176,11 @@ def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tupl
             yield node, _Part(proto=part.proto, feeds=part.feeds, outputs=produced)
 
 
-def _signature(node: Any) -> bytes:
+def _signature_of(node: Any) -> bytes:
     return b"".join(sorted(item.SerializeToString() for item in node.attribute))
 
 
-def _values(base: OpenSide, feeds: Mapping[str, Any]) -> dict[str, Any]:
+def _read_values(base: OpenSide, feeds: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: np.array(as_array(one)) for name, one in feeds.items() if not isinstance(one, (list, dict))}
 
     def keep(_op_type: str, name: str, tensor: Any, /) -> None:
@@ -211,7 +211,7 @@ def _as_stored(base: OpenSide, proto: Any, values: Mapping[str, Any]) -> dict[st
             constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     found = {name: value for name, value in values.items() if name not in shown}
     for node in proto.graph.node:
-        name, place = _quantised_by(node)
+        name, place = _find_quantised(node)
         scale = constants.get(node.input[place]) if name in shown and len(node.input) > place else None
         if scale is None or name in found:
             continue
@@ -232,7 +232,7 @@ def _as_stored(base: OpenSide, proto: Any, values: Mapping[str, Any]) -> dict[st
 _RESULT = {"QuantizeLinear": 1, "QLinearConv": 6, "QLinearMatMul": 6}
 
 
-def _quantised_by(node: Any) -> tuple[str, int]:
+def _find_quantised(node: Any) -> tuple[str, int]:
     """Return a quantised tensor that a node makes or reads, and which of its inputs is that tensor's scale; ("", 0):
     none."""
     if node.op_type == "DequantizeLinear":
@@ -240,7 +240,7 @@ def _quantised_by(node: Any) -> tuple[str, int]:
     return (node.output[0], _RESULT[node.op_type]) if node.op_type in _RESULT else ("", 0)
 
 
-def _asked(backend: Backend, mode: RunMode, part: _Part, folder: Path) -> _Opinion:
+def _ask_engine(backend: Backend, mode: RunMode, part: _Part, folder: Path) -> _Opinion:
     folder.mkdir(exist_ok=True)
     file = folder / "part.onnx"
     file.write_bytes(part.proto.SerializeToString())
@@ -249,27 +249,27 @@ def _asked(backend: Backend, mode: RunMode, part: _Part, folder: Path) -> _Opini
         session = backend.open(spec, [part.feeds])
         try:
             outputs = {name: np.array(as_array(one)) for name, one in session.run(part.feeds).items()}
-            return _Opinion(mode=_named(mode.name, session.versions), outputs=outputs)
+            return _Opinion(mode=_name_engine(mode.name, session.versions), outputs=outputs)
         finally:
             session.close()
     except Exception:  # whatever an engine makes of one operator: it has no opinion then
         return _Opinion(mode=mode.name, outputs=None)
 
 
-def _named(mode: str, versions: Mapping[str, str]) -> str:
+def _name_engine(mode: str, versions: Mapping[str, str]) -> str:
     joined = ", ".join(f"{name} {number}" for name, number in versions.items() if name not in ("device", "numpy"))
     return f"{mode} ({joined})" if joined else mode
 
 
-def _weighed(node: Any, own: _Opinion, others: Sequence[_Opinion]) -> Culprit | None:
+def _weigh_opinions(node: Any, own: _Opinion, others: Sequence[_Opinion]) -> Culprit | None:
     """None where the baseline's engine agrees with one of the others."""
-    off = {one.mode: _off(node, own, one) for one in others}
+    off = {one.mode: _measure_difference(node, own, one) for one in others}
     known = {name: far for name, far in off.items() if far is not None}
     if not known or min(known.values()) <= _OFF:
         return None
     agreeing = [
         (first, second) for first, second in itertools.combinations(others, 2)
-        if (between := _off(node, first, second)) is not None and between <= _OFF
+        if (between := _measure_difference(node, first, second)) is not None and between <= _OFF
     ]  # fmt: skip
     name = next(name for name in node.output if name)
     by = agreeing[0][0].mode if agreeing else next(iter(known))
@@ -283,14 +283,14 @@ def _weighed(node: Any, own: _Opinion, others: Sequence[_Opinion]) -> Culprit | 
     )  # fmt: skip
 
 
-def _off(node: Any, first: _Opinion, second: _Opinion) -> float | None:
+def _measure_difference(node: Any, first: _Opinion, second: _Opinion) -> float | None:
     """Return the largest difference of their outputs; None where nothing can be compared."""
     assert first.outputs is not None
     assert second.outputs is not None
     shared = [name for name in node.output if name in first.outputs and name in second.outputs]
     if node.op_type in _TIES:
         shared = [name for name in shared if np.asarray(first.outputs[name]).dtype.kind == "f"]
-    found = [apart(first.outputs[name], second.outputs[name]) for name in shared]
+    found = [measure_distance(first.outputs[name], second.outputs[name]) for name in shared]
     return max(found, default=None)
 
 
@@ -299,29 +299,29 @@ def _off(node: Any, first: _Opinion, second: _Opinion) -> float | None:
 _ENDING = ".onnx"
 
 
-def proven(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
+def prove_faults_of_sides(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
     """One sentence each; nothing of files that are not ONNX, or cannot be read. asked: for a second opinion, too."""
     backend = target.backend
     first, second = baseline.spec.model, target.spec.model
     if backend is None or not second.model_file.lower().endswith(_ENDING):
         return []
-    from ..onnx.provable import provable
-    from ..onnx.provable_apart import provable_apart
+    from ..onnx.provable import prove_faults
+    from ..onnx.provable_apart import prove_differences
     from ..onnx.without_weights import read_light
 
     found: list[Reason] = []
     with contextlib.suppress(PrecisionDebugError):
         theirs = read_light(second.model_file)
-        if baseline.backend is backend and not asked and (kernels := same_kernels(theirs)):
+        if baseline.backend is backend and not asked and (kernels := list_same_kernels(theirs)):
             found.append(say("same_kernels", types=kernels))
         to = target.precision if is_narrow(target.precision) else ""
-        found += provable(theirs, to=to, int32=backend.name == "tensorrt", kept=_kept(target) if to else ())
+        found += prove_faults(theirs, to=to, int32=backend.name == "tensorrt", kept=_list_kept(target) if to else ())
         if baseline.backend is not None and first != second and first.model_file.lower().endswith(_ENDING):
-            found += provable_apart(read_light(first.model_file), theirs)
+            found += prove_differences(read_light(first.model_file), theirs)
     return found
 
 
-def _kept(opening: Opening) -> frozenset[str]:
+def _list_kept(opening: Opening) -> frozenset[str]:
     """Return what a side's own settings leave in a wider type, by the names of nodes or of tensors.
 
     Raises PrecisionDebugError."""

@@ -12,7 +12,7 @@ from ..errors import InputError, PrecisionDebugError
 from ..pairing.arrangement import Arrangement, arrange, put_back
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
 from ..reasons import say
-from ..records import Operator, TensorMeta
+from ..records import GraphOperator, TensorMeta
 
 __all__ = ["ArrangedSession", "CutSession"]
 
@@ -69,7 +69,7 @@ class ArrangedSession:
         found = self._replacer.held(name, put_back(value, how, how.shape))
         return None if found is None else arrange(found, how)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         return self._replacer.operator(name)
 
@@ -93,11 +93,11 @@ class CutSession:
 
     def __init__(self, session: Session, alone: Feeds, variants: Sequence[Feeds]) -> None:
         self._session = session
-        self._shapes = _shapes_of(session, alone)
-        self._uncut = _of_sizes(session.tensors)
+        self._shapes = _run_for_shapes(session, alone)
+        self._uncut = _find_size_tensors(session.tensors)
         for fed in variants:
             try:
-                shapes = _shapes_of(session, fed)
+                shapes = _run_for_shapes(session, fed)
             except PrecisionDebugError as error:
                 said = say("variant_not_taken", detail=error.what)
                 raise InputError(said, where="--input_variants", hint=say("variant_not_taken_hint")) from error
@@ -162,7 +162,7 @@ class CutSession:
         """See protocols.Replacer."""
         return self._replacer.held(name, value)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         return self._replacer.operator(name)
 
@@ -184,7 +184,7 @@ class CutSession:
 _SIZES = frozenset({"Shape", "Size", "ShapeOf", "shape", "aten.sym_size"})
 
 
-def _of_sizes(tensors: Sequence[TensorMeta]) -> set[str]:
+def _find_size_tensors(tensors: Sequence[TensorMeta]) -> set[str]:
     """Return what is computed from the tensors' sizes alone, which are others in a batch."""
     found: set[str] = set()
     for meta in tensors:  # in execution order
@@ -193,7 +193,7 @@ def _of_sizes(tensors: Sequence[TensorMeta]) -> set[str]:
     return found
 
 
-def _shapes_of(session: Session, feeds: Feeds) -> dict[str, tuple[int, ...]]:
+def _run_for_shapes(session: Session, feeds: Feeds) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
 
     def look(_op: str, name: str, tensor: Any, /) -> None:

@@ -15,19 +15,19 @@ from ..events import SideDone, SideOpened, Stage, Tensors
 from ..explain.operators import MOVE, plain_type
 from ..explain.units import INTEGERS
 from ..feeds import FeedSet, as_option
-from ..inspector import has_body, real_precision
-from ..numbers.cores import cores_of_each
-from ..numbers.number_types import BEFORE_ROUNDING, BEHIND_FLOAT32, CONVERTS, MIXED, QUANTISED, Precision, promised
-from ..observe.loops import merged_list
-from ..protocols import Executed, Feeds, Hook, Session, progress_to
+from ..inspector import find_real_precision, has_body
+from ..numbers.cores import count_cores_of_each
+from ..numbers.number_types import BEFORE_ROUNDING, BEHIND_FLOAT32, CONVERTS, MIXED, QUANTISED, Precision, find_promise
+from ..observe.loops import merge_iterations
+from ..protocols import Executed, Feeds, Hook, Session, send_progress_to
 from ..reasons import Reason, say
-from ..records import Doubt, Side, TensorMeta
+from ..records import ComparedSide, Doubt, TensorMeta
 from ..settings import SIDES
-from .content import held_against, model_files
+from .content import compare_with_stored, list_model_files
 from .journal import Journal
 from .plan import Opening
 
-__all__ = ["DRAWS", "OpenSide", "executed_of", "guarded", "not_run", "open_both", "open_one"]
+__all__ = ["DRAWS", "OpenSide", "count_executed", "doubt_not_run", "guard_call", "open_both", "open_one"]
 
 
 # In which precision a session ran: as its backend reads it, else by its layers, else by the types of its tensors.
@@ -37,10 +37,10 @@ _WIDE, _INTEGERS = ("FP32", "TF32", "FP64"), ("INT8", "INT4")
 _NO_OPERATOR = frozenset({"Input", "Constant", "Output", "Parameter", "feed", "data", "Result"})
 
 
-def executed_of(opening: Opening, session: Session) -> Executed | None:
+def count_executed(opening: Opening, session: Session) -> Executed | None:
     """Return what ran in a side's low precision, of a session that has run; None where nobody can tell, or it has
     none."""
-    narrow = promised(opening.precision)
+    narrow = find_promise(opening.precision)
     if not narrow.narrow:
         return None
     reader = opening.capabilities.precision_reader
@@ -50,7 +50,7 @@ def executed_of(opening: Opening, session: Session) -> Executed | None:
     if any(map(has_body, session.layers)):
         return None  # a count of the others would pass for one of all
     busy = (one for one in session.layers if not one.is_reformat and plain_type(one.layer_type) not in MOVE)
-    layers = [real_precision(layer)[0] for layer in busy]
+    layers = [find_real_precision(layer)[0] for layer in busy]
     known = [name for name in layers if name]
     if known:
         mixed = opening.precision == MIXED
@@ -64,7 +64,7 @@ def executed_of(opening: Opening, session: Session) -> Executed | None:
     return Executed(low=low, of=len(computed), precision=narrow.short) if computed else None
 
 
-def not_run(opening: Opening, session: Session) -> Doubt | None:
+def doubt_not_run(opening: Opening, session: Session) -> Doubt | None:
     """That nothing ran in the precision that a mode promises, of a session that has run, in every engine alike.
 
     It takes a session that knows: by its backend's reader, or by views that tell what computed in float32. What the
@@ -79,7 +79,7 @@ def not_run(opening: Opening, session: Session) -> Doubt | None:
     told = reader is not None and reader.executed(session) is not None
     if not told and not any(meta.view.endswith(BEHIND_FLOAT32) for meta in session.tensors):
         return None
-    executed = executed_of(opening, session)
+    executed = count_executed(opening, session)
     if executed is None or executed.low or not executed.of:
         return None
     return Doubt(code="precision_not_run", values={"precision": executed.precision, "detail": say("none_of")})
@@ -142,7 +142,7 @@ def open_one(opening: Opening, feed_set: FeedSet, journal: Journal) -> Iterator[
 
 def _with_its_share(opening: Opening) -> Opening:
     """One of two runs side by side: each gets half of the cores, since more threads than cores wait for each other."""
-    return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores_of_each()))
+    return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=count_cores_of_each()))
 
 
 class OpenSide:
@@ -159,10 +159,14 @@ class OpenSide:
         self._listed: tuple[TensorMeta, ...] = ()
         self._seen: tuple[TensorMeta, ...] = ()
         self.announced: tuple[TensorMeta, ...] = ()
-        self.on_announced: Callable[[], None] = _nothing
+        self.on_announced: Callable[[], None] = _do_nothing
         self._side = say("baseline") if role == "baseline" else say("target")
-        self._outputs, drawn = _declared(opening)
-        self._files, self._digest, self._stored = (() if opening.recording else model_files(opening.spec.model)), "", ""
+        self._outputs, drawn = _read_declared(opening)
+        self._files, self._digest, self._stored = (
+            (() if opening.recording else list_model_files(opening.spec.model)),
+            "",
+            "",
+        )
         self._doubts = drawn
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
@@ -181,7 +185,7 @@ class OpenSide:
             return
         kept = [str(getattr(session, name, "")) for name in ("model", "created", "model_digest")]
         path, when, self._digest = kept
-        found = held_against(opening.label, path, when, self._digest, opening.spec.model, named=opening.named)
+        found = compare_with_stored(opening.label, path, when, self._digest, opening.spec.model, named=opening.named)
         self._stored, doubts = found
         self._doubts = (*self._doubts, *doubts)
 
@@ -204,10 +208,10 @@ class OpenSide:
             self.journal.write(Stage(text=say("stage_running", side=self._side, mode=self.opening.label)))
         begun = time.monotonic()
         outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(fed, hook, names))
-        if self.seconds is None and (doubt := not_run(self.opening, self.session)) is not None:
+        if self.seconds is None and (doubt := doubt_not_run(self.opening, self.session)) is not None:
             self.doubt((doubt,))
         if self.seconds is None:
-            self.doubt(_drawn(self.opening, self.session.tensors))
+            self.doubt(_doubt_random_operators(self.opening, self.session.tensors))
             self._hold_outputs(outputs)
         self.seconds = time.monotonic() - begun
         if not quiet:
@@ -227,10 +231,11 @@ class OpenSide:
         self._tell(self.announced)
 
     def _sized(self, call: Callable[[], Any]) -> Any:
-        """See ``guarded``; an error of an engine says which sizes were our choice, as they may not be what it needs."""
+        """See ``guard_call``; an error of an engine says which sizes were our choice, as they may not be what it
+        needs."""
         try:
-            with progress_to(self._stage):
-                return guarded(self.opening.label, call)
+            with send_progress_to(self._stage):
+                return guard_call(self.opening.label, call)
         except BackendError as error:
             if not self.feed_set.chosen:
                 raise
@@ -251,7 +256,7 @@ class OpenSide:
         self._listed, self._seen = tuple(self.session.tensors), tuple(seen) or self._seen
         before = self.announced
         every = (*self._listed, *(meta for meta in self._seen if meta.name not in listed))
-        self.announced = merged_list(every) if self.merges else every
+        self.announced = merge_iterations(every) if self.merges else every
         for role in self._roles:
             self.journal.write(Tensors(side=role, tensors=self.announced))
         self._tell(self.announced)
@@ -271,7 +276,7 @@ class OpenSide:
 
     def _tell(self, tensors: Sequence[TensorMeta]) -> None:
         opening, session = self.opening, getattr(self, "session", None)
-        info = Side(
+        info = ComparedSide(
             mode=opening.label,
             backend=opening.backend.name if opening.backend else "recording",
             model=opening.spec.model.path if opening.backend else opening.label,
@@ -291,26 +296,26 @@ class OpenSide:
             self.journal.write(SideOpened(side=role, info=info))
 
 
-def _declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
+def _read_declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
     """Return the outputs that the model's own file declares, and that it draws numbers; nothing of what is no ONNX
     file."""
     file = opening.spec.model.model_file
     if opening.backend is None or not file.lower().endswith(".onnx"):
         return (), ()
-    from ..onnx.without_weights import declared_outputs, draws_numbers
+    from ..onnx.without_weights import list_random_operators, read_declared_outputs
 
     outputs: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
     with contextlib.suppress(PrecisionDebugError):
-        outputs = declared_outputs(file)
-        drawn = draws_numbers(file)
+        outputs = read_declared_outputs(file)
+        drawn = list_random_operators(file)
     if not drawn:
         return outputs, ()
     some = ", ".join(drawn[:_SOME]) + (f", … (+{len(drawn) - _SOME})" if len(drawn) > _SOME else "")
     return outputs, (Doubt(code="draws_numbers", values={"mode": opening.label, "detail": some}),)
 
 
-def _drawn(opening: Opening, tensors: Sequence[TensorMeta]) -> tuple[Doubt, ...]:
+def _doubt_random_operators(opening: Opening, tensors: Sequence[TensorMeta]) -> tuple[Doubt, ...]:
     """Return a doubt where a session lists operators that draw random numbers.
 
     Of an ONNX file their seeds are known, and a step of training means them: neither is looked at here."""
@@ -332,11 +337,11 @@ _SOME = 3
 """Operators that a doubt names."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
-def guarded(label: str, call: Callable[[], Any]) -> Any:
+def guard_call(label: str, call: Callable[[], Any]) -> Any:
     """Return what a backend's call returns; whatever it raises becomes one of our errors."""
     try:
         return call()

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .. import registry
 from ..codec import encode
 from ..errors import OutputError, PrecisionDebugError, UsageError
-from ..events import EngineProgress, Stage, written
+from ..events import EngineProgress, Stage, to_plain_event
 from ..protocols import ProgressReader
 from ..reasons import say
 from ..records import RunSpec
@@ -24,7 +24,7 @@ from ..safety.untrusted import is_utf8
 from ..search.request import SearchRequest
 from ..settings.options import Workers
 from . import child as children
-from .child import Stopping, watching
+from .child import Stopping, watch_signals
 from .companion_files import log_head, refuse_overwriting
 from .locked_folder import (
     JOB,
@@ -83,7 +83,7 @@ class EngineOutput:
             for teller in self._tellers:
                 said = teller.heard(line)
                 if said is not None:
-                    return written(EngineProgress(text=said))
+                    return to_plain_event(EngineProgress(text=said))
         return None
 
 
@@ -113,12 +113,12 @@ def is_being_rescued(home: Path, lock: Path) -> bool:
         for folder in home.glob(f"{PREFIX}*"):
             job = _read(folder)
             pid = job.get("supervisor")
-            if str(lock) in (job.get("locks") or ()) and isinstance(pid, int) and not _lives(pid):
+            if str(lock) in (job.get("locks") or ()) and isinstance(pid, int) and not _is_alive(pid):
                 return True
     return False
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -129,11 +129,11 @@ def _lives(pid: int) -> bool:
 
 
 def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
-    job = _job_of(folder)
+    job = _read_job(folder)
     handle = _take(folder / JOB) if job is not None else None
     if job is None or handle is None:
         return
-    from .deliver import deliver, has_rows, rescue
+    from .deliver import deliver, has_rows, rescue_command
 
     try:
         if not has_rows(folder):
@@ -141,14 +141,14 @@ def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
         elif job == [str(output) for output in outputs]:
             deliver(folder, outputs, failure="the run and its supervising process were killed")
         else:
-            yield f"an earlier run was killed; {rescue(folder)}"
+            yield f"an earlier run was killed; {rescue_command(folder)}"
     except (PrecisionDebugError, OSError):
-        yield f"an earlier run was killed; {rescue(folder)}"
+        yield f"an earlier run was killed; {rescue_command(folder)}"
     finally:
         os.close(handle)
 
 
-def _job_of(folder: Path) -> list[str] | None:
+def _read_job(folder: Path) -> list[str] | None:
     """Return the outputs of a run's folder; None where the folder is none of ours."""
     outputs = _read(folder).get("outputs")
     return [str(output) for output in outputs] if isinstance(outputs, list) else None
@@ -202,10 +202,14 @@ def supervise(
     error; they are not raised. Raises PrecisionDebugError where nothing was started.
     """
     refuse_overwriting(outputs, spec)
-    outputs = [_absolute(path) for path in outputs]
-    home = outputs[0].parent if outputs else _absolute(Path(spec.record)).parent
-    job = _job(spec, outputs, asked, spread)
-    with watching() as stopping, _locked(outputs, home, spec.record) as locks, contextlib.ExitStack() as stack:
+    outputs = [_make_absolute(path) for path in outputs]
+    home = outputs[0].parent if outputs else _make_absolute(Path(spec.record)).parent
+    job = _make_job(spec, outputs, asked, spread)
+    with (
+        watch_signals() as stopping,
+        _lock_outputs(outputs, home, spec.record) as locks,
+        contextlib.ExitStack() as stack,
+    ):
         clear_scratch()
         if not is_utf8(home):
             raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
@@ -221,11 +225,11 @@ def supervise(
             status = _wait(child, folder, outputs, tell, stopping)
             if status and spread is not None and spread.engine == "ray":  # its actors are children of others
                 clear_scratch_of(folder.name)
-            from .outcome import error_of, finished
+            from .outcome import find_error, finish_run
 
-            failed = error_of(folder, status, stopping.asked)
-            writing = written(Stage(text=say("stage_writing")))
-            return finished(folder, outputs, failed, stopping, language, lambda: _passed_on(writing, tell))
+            failed = find_error(folder, status, stopping.asked)
+            writing = to_plain_event(Stage(text=say("stage_writing")))
+            return finish_run(folder, outputs, failed, stopping, language, lambda: _pass_events_on(writing, tell))
         except BaseException:
             from .deliver import has_rows
 
@@ -234,7 +238,9 @@ def supervise(
             raise
 
 
-def _job(spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest | None, spread: Workers | None) -> dict[str, Any]:
+def _make_job(
+    spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest | None, spread: Workers | None
+) -> dict[str, Any]:
     """Return what the child is told, as JSON has it."""
     try:
         job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
@@ -245,7 +251,7 @@ def _job(spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest | None, sp
     return job
 
 
-def _absolute(path: Path) -> Path:
+def _make_absolute(path: Path) -> Path:
     """Return a path that stays right when the current folder goes; links in it are kept. Raises OutputError where none
     is."""
     try:
@@ -282,7 +288,7 @@ def _wait(
         with (folder / JOURNAL).open(encoding="utf-8") as tail:
             while child.poll() is None and not stopping.asked:
                 on_event = _follow(tail, on_event, stopping)
-                on_event = _passed_on(hearing.heard(), on_event)
+                on_event = _pass_events_on(hearing.heard(), on_event)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=0.03)
             if not stopping.asked:
@@ -315,7 +321,7 @@ def _follow(tail: IO[str], on_event: Callable[[Event], None], stopping: Stopping
     return on_event
 
 
-def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callable[[Event], None]:
+def _pass_events_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callable[[Event], None]:
     """As ``_follow``, of what no journal holds."""
     try:
         if heard is not None:
@@ -326,7 +332,7 @@ def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callab
 
 
 @contextlib.contextmanager
-def _locked(outputs: Sequence[Path], home: Path, record: str) -> Iterator[Mapping[Path, int]]:
+def _lock_outputs(outputs: Sequence[Path], home: Path, record: str) -> Iterator[Mapping[Path, int]]:
     """Hold every output for this run alone, and the folder that it records into.
 
     A second run into the same is refused, not mixed in.

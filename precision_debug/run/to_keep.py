@@ -10,15 +10,15 @@ from typing import Any
 
 from .. import explain, registry
 from ..errors import PrecisionDebugError
-from ..numbers.number_types import promised
+from ..numbers.number_types import find_promise
 from ..protocols import BETWEEN, WHOLE, Feeds, InRegions, Keep, is_switch
 from ..reasons import as_reason, say
 from ..records import Culprit, Row, TensorMeta
-from ..search import ENGINE_OPTION, ToKeep, Units, repeats_of
+from ..search import ENGINE_OPTION, ToKeep, Units, list_repeats
 from ..settings import Setting
 from .plan import Opening
 
-__all__ = ["Keepable", "keepable", "typed"]
+__all__ = ["Keepable", "find_keepable", "format_settings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Keepable:
             yield authors
             yield from self._inside(first) if module else ()
         yield first
-        if not coarse and promised(self.target.precision).computes == "int8":
+        if not coarse and find_promise(self.target.precision).computes == "int8":
             yield from self.before(names)
         else:
             yield authors
@@ -94,16 +94,16 @@ class Keepable:
     def everywhere(self, names: Sequence[str]) -> Sequence[str]:
         """Return the baseline's tensors, and those that have their places in other layers."""
         if self.known is None:
-            return repeats_of(self.tensors, names)
+            return list_repeats(self.tensors, names)
         back = {there: name for name, there in self.known.items()}
         own = [self.known[name] for name in names if name in self.known]
-        return [back[name] for name in repeats_of(self.tensors, own) if name in back]
+        return [back[name] for name in list_repeats(self.tensors, own) if name in back]
 
     def typed(self, keys: Sequence[str]) -> ToKeep:
         """As a user types it; it is not run yet."""
         settings = dict(self.keep.options(keys))
         operators = tuple(key for key in keys if not is_switch(key))
-        option = typed(self.target.settings, settings)
+        option = format_settings(self.target.settings, settings)
         return ToKeep(
             option=option, settings=settings,
             replaced=tuple(name for name in settings if name in self.target.spec.options),
@@ -113,13 +113,13 @@ class Keepable:
         )  # fmt: skip
 
 
-def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
+def format_settings(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
     """Settings as a user types them."""
     by_name = {setting.name: setting for setting in table}
     return " ".join(by_name[name].typed(value) for name, value in settings.items())
 
 
-def keepable(
+def find_keepable(
     target: Opening, tensors: Sequence[TensorMeta], targets: Mapping[str, TensorMeta], rows: Sequence[Row],
     culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, precision: str, foreign: bool, of_many: bool = False,
 ) -> Keepable | ToKeep | None:  # fmt: skip
@@ -137,31 +137,31 @@ def keepable(
     try:
         keep = keeper.keep(target.spec) if keeper is not None else None
     except PrecisionDebugError as error:
-        return ToKeep(modes=_others(target), why=as_reason(error.what))
+        return ToKeep(modes=_list_other_modes(target), why=as_reason(error.what))
     if keep is None:
-        return ToKeep(modes=_others(target))
+        return ToKeep(modes=_list_other_modes(target))
     known = None
     try:
         if foreign:
             there = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
             known = {name: meta.origin or meta.name for name, meta in there.items()}
-            tensors = _unfused(target, calibrating)
+            tensors = _list_unfused(target, calibrating)
         units = Units(tensors, keep.key_of, keep.switches if isinstance(keep, InRegions) else ())
     except PrecisionDebugError as error:
-        return ToKeep(modes=_others(target), why=as_reason(error.what))
+        return ToKeep(modes=_list_other_modes(target), why=as_reason(error.what))
     return Keepable(target=target, keep=keep, tensors=tensors, units=units, known=known)
 
 
-def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:
+def _list_unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:
     """Return the tensors of the target's own model as it is, with the names that its settings take."""
-    session = plain_opening(target).open(calibrating)
+    session = open_plain(target).open(calibrating)
     try:
         return tuple(session.tensors)
     finally:
         session.close()
 
 
-def plain_opening(target: Opening) -> Opening:
+def open_plain(target: Opening) -> Opening:
     """Return how the target's own model is opened as it is, in the mode that its run mode is compared with."""
     assert target.backend is not None
     assert target.mode is not None
@@ -172,12 +172,12 @@ def plain_opening(target: Opening) -> Opening:
     return Opening(spec=dataclasses.replace(target.spec, mode=mode, options=options), mode=run_mode, backend=found)
 
 
-def _others(target: Opening) -> tuple[str, ...]:
+def _list_other_modes(target: Opening) -> tuple[str, ...]:
     """Modes of the same backend and precision that run here and can keep something of this model."""
-    keeper, wanted = target.capabilities.keeper, promised(target.precision).computes
+    keeper, wanted = target.capabilities.keeper, find_promise(target.precision).computes
     found = []
     for backend, mode in registry.modes_for(target.spec.model) if keeper is not None else ():
-        same = backend is target.backend and promised(mode.precision).computes == wanted
+        same = backend is target.backend and find_promise(mode.precision).computes == wanted
         if same and backend.availability(mode.name).ok:
             with contextlib.suppress(PrecisionDebugError):
                 if keeper is not None and keeper.keep(dataclasses.replace(target.spec, mode=mode.name)) is not None:

@@ -17,18 +17,18 @@ import numpy as np
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..numbers.arrays import as_array
-from ..protocols import Feeds, Handed, Keep, Session, demand
+from ..protocols import Feeds, Handed, Keep, Session, require_available
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
 from ..search import Evaluation
 from ..search.request import limit_of
 from ..settings import CALIBRATED, without_saving
-from ..settings.options import allowed_drop
-from .criterion import Criterion, Sample, largest, saved_as
+from ..settings.options import parse_allowed_drop
+from .criterion import Criterion, Sample, choose_save_setting, largest_error
 from .plan import Opening
-from .side import executed_of, guarded
+from .side import count_executed, guard_call
 
-__all__ = ["Trials", "outputs_of"]
+__all__ = ["Trials", "run_outputs"]
 
 
 _TIMED = 7
@@ -107,14 +107,16 @@ class Trials:
                 engine = Path(folder, "engine.engine")
                 if self._reads("save_engine"):
                     options["save_engine"] = str(engine)
-                saving, file = saved_as(self.opening.settings, self.mode) if self.criterion.check else ("", "")
+                saving, file = (
+                    choose_save_setting(self.opening.settings, self.mode) if self.criterion.check else ("", "")
+                )
                 saved = Path(options.setdefault(saving, str(Path(folder, file)))) if saving else None
                 with self._open(options) as session:
                     results = self._checked(saved, self._judged(session, samples))
                     more = self._judged(session, others)
-                    executed = executed_of(self.opening, session)
-                    milliseconds = _timed(session, samples[0], _MOMENT) if timed else None
-                    slower = None if beside is None else _times_as_long(session, beside, samples[0])
+                    executed = count_executed(self.opening, session)
+                    milliseconds = _time_run(session, samples[0], _MOMENT) if timed else None
+                    slower = None if beside is None else _compare_times(session, beside, samples[0])
                     obeyed = tuple(getattr(session, "obeyed", tuple)())
                     size = engine.stat().st_size if engine.exists() else None
         except PrecisionDebugError as error:
@@ -137,7 +139,7 @@ class Trials:
             if self._reads("save_model") and not self._reads("save_engine"):
                 options["save_model"] = str(path.with_suffix(".onnx"))
             with self._open(options) as session:
-                milliseconds = _timed(session, sample)
+                milliseconds = _time_run(session, sample)
                 size = sum(item.stat().st_size for item in Path(folder).iterdir())
         return milliseconds, size or None
 
@@ -145,7 +147,7 @@ class Trials:
         """Let the session that a hand-over names write its file. Raises PrecisionDebugError."""
         opening = self._as(handed.maker, "", handed.maker_options)
         self.opened += handed.maker == self.mode
-        with _opened(opening, self.feeds, self.folder):
+        with _open_for_feeds(opening, self.feeds, self.folder):
             pass
 
     def used(self, handed: Handed, samples: Sequence[Sample]) -> tuple[Evaluation, float | None]:
@@ -154,22 +156,24 @@ class Trials:
         options, opening = dict(handed.options), self._as(handed.mode, handed.model, handed.options)
         with contextlib.ExitStack() as stack:
             saved = Path(handed.model) if handed.model else None
-            saving, file = saved_as(opening.settings, handed.mode) if self.criterion.check and not saved else ("", "")
+            saving, file = (
+                choose_save_setting(opening.settings, handed.mode) if self.criterion.check and not saved else ("", "")
+            )
             if saving:
                 saved = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)), file)
                 opening = self._as(handed.mode, handed.model, {**options, saving: str(saved)})
-            session = stack.enter_context(_opened(opening, self.feeds, self.folder))
+            session = stack.enter_context(_open_for_feeds(opening, self.feeds, self.folder))
             results = self._checked(saved, self._judged(session, samples))
-            milliseconds = _timed(session, samples[0])
+            milliseconds = _time_run(session, samples[0])
         return self._evaluation((), handed.mode, results, begun), milliseconds
 
     def _evaluation(
         self, keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]], begun: float
     ) -> Evaluation:  # fmt: skip
         """Of every sample by itself; of a score, its mean over them decides."""
-        found = _evaluation(keys, mode, results, time.monotonic() - begun)
+        found = _make_evaluation(keys, mode, results, time.monotonic() - begun)
         asked = self.criterion.asked
-        limit = allowed_drop(asked.drop)[0] if asked.drop else 1.0 - (limit_of(asked.limit)[0] or 0.0)
+        limit = parse_allowed_drop(asked.drop)[0] if asked.drop else 1.0 - (limit_of(asked.limit)[0] or 0.0)
         if not (asked.score or asked.drop) or not results:
             return found
         mean = sum(error for _, error, _ in results) / len(results)
@@ -194,7 +198,7 @@ class Trials:
     def _as(self, mode: str, model: str, options: Mapping[str, Any]) -> Opening:
         files = ModelFiles(model_file=model) if model else self.opening.spec.model
         backend, run_mode = find(files, mode)
-        demand(backend.availability(mode), mode)
+        require_available(backend.availability(mode), mode)
         table = {setting.name: setting for setting in backend.settings}
         shared = {name: value for name, value in self.opening.spec.options.items() if not self._reads(name)}
         own = {name: value for name, value in self.opening.spec.options.items() if name in table and not model}
@@ -205,36 +209,36 @@ class Trials:
     def _open(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Session]:
         spec = dataclasses.replace(self.opening.spec, options={**self.opening.spec.options, **options})
         self.opened += 1
-        return _opened(dataclasses.replace(self.opening, spec=spec), self.feeds, self.folder)
+        return _open_for_feeds(dataclasses.replace(self.opening, spec=spec), self.feeds, self.folder)
 
     def _judged(self, session: Session, samples: Sequence[Sample]) -> list[tuple[bool, float, str]]:
         return [self.criterion.judge(sample, self._values(session, sample)) for sample in samples]
 
     def _values(self, session: Session, sample: Sample) -> Mapping[str, Any]:
         if self.criterion.asked.on != "all":
-            return outputs_of(session, sample.target_feeds, self.mode)
+            return run_outputs(session, sample.target_feeds, self.mode)
         seen: dict[str, Any] = {}
 
         def hook(_op: str, name: str, tensor: Any, /) -> None:
             seen.setdefault(name, np.array(as_array(tensor, name=name)))
 
         wanted = frozenset(self.criterion.pairs.values())
-        outputs = guarded(self.mode, lambda: session.run(sample.target_feeds, hook, wanted))
+        outputs = guard_call(self.mode, lambda: session.run(sample.target_feeds, hook, wanted))
         return {**outputs, **seen}
 
 
-def outputs_of(session: Session, feeds: Feeds, label: str) -> dict[str, Any]:
+def run_outputs(session: Session, feeds: Feeds, label: str) -> dict[str, Any]:
     """Return the outputs of a run, copied: an engine may use its memory again."""
-    found = guarded(label, lambda: session.run(feeds))
+    found = guard_call(label, lambda: session.run(feeds))
     return {name: np.array(as_array(value, name=name)) for name, value in found.items()}
 
 
 @contextlib.contextmanager
-def _opened(opening: Opening, feeds: Sequence[Feeds], parent: Path) -> Iterator[Session]:
+def _open_for_feeds(opening: Opening, feeds: Sequence[Feeds], parent: Path) -> Iterator[Session]:
     folder = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
     try:
         placed = dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, work_dir=str(folder)))
-        session = guarded(opening.label, lambda: placed.open(feeds))
+        session = guard_call(opening.label, lambda: placed.open(feeds))
         try:
             yield session
         finally:
@@ -243,11 +247,11 @@ def _opened(opening: Opening, feeds: Sequence[Feeds], parent: Path) -> Iterator[
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _evaluation(
+def _make_evaluation(
     keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]], seconds: float
 ) -> Evaluation:  # fmt: skip
     errors = [error for _, error, _ in results]
-    worst = largest(errors)
+    worst = largest_error(errors)
     return Evaluation(
         kept=tuple(keys), mode=mode, passes=all(passes for passes, _, _ in results),
         error=worst if math.isfinite(worst) else None,
@@ -257,18 +261,18 @@ def _evaluation(
     )  # fmt: skip
 
 
-def _timed(session: Session, sample: Sample, patience: float = _PATIENCE) -> float:
+def _time_run(session: Session, sample: Sample, patience: float = _PATIENCE) -> float:
     """Median milliseconds of a run, after one that is not timed."""
-    guarded("timing", lambda: session.run(sample.target_feeds))
+    guard_call("timing", lambda: session.run(sample.target_feeds))
     times: list[float] = []
     while len(times) < _TIMED and sum(times) < patience:
         begun = time.perf_counter()
-        guarded("timing", lambda: session.run(sample.target_feeds))
+        guard_call("timing", lambda: session.run(sample.target_feeds))
         times.append(time.perf_counter() - begun)
     return 1000 * statistics.median(times)
 
 
-def _times_as_long(session: Session, plain: Session, sample: Sample) -> float | None:
+def _compare_times(session: Session, plain: Session, sample: Sample) -> float | None:
     """Return how many times as long a run takes as another session's.
 
     Both by turns, so that a busy machine slows both, and so many runs at once as a clock can tell. None where that
@@ -277,7 +281,7 @@ def _times_as_long(session: Session, plain: Session, sample: Sample) -> float | 
     def took(one: Session, runs: int) -> float:
         begun = time.perf_counter()
         for _ in range(runs):
-            guarded("timing", lambda: one.run(sample.target_feeds))
+            guard_call("timing", lambda: one.run(sample.target_feeds))
         return time.perf_counter() - begun
 
     first = took(plain, 1) + took(session, 1)  # warms both up

@@ -19,14 +19,14 @@ from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import Doubt, Explanation, InputMeta, RunSpec
 from ..search.request import SearchRequest
-from ..settings.options import variants_in
+from ..settings.options import parse_variants
 from .criterion import Sample
-from .judging import held_out_feeds, is_random, judging_of
+from .judging import is_random, make_held_out_feeds, make_judging
 from .open_pair import Comparing
 from .open_pair_run import OpenPair
-from .plan import Plan, crosses
+from .plan import RunPlan, is_across_frameworks
 from .side import OpenSide
-from .trials import outputs_of
+from .trials import run_outputs
 
 __all__ = ["calibrates_on_compared", "tell_unseen", "with_variants"]
 
@@ -75,7 +75,7 @@ def tell_unseen(work: Comparing, both: OpenPair, subject: Subject, explanation: 
     base, target, feed_set = both.base, both.target, work.feed_set
     if subject.is_step or not (feed_set.halved or calibrates_on_compared(base, target, feed_set)):
         return
-    found = _unseen_errors(work.spec, subject, explanation, base, target, feed_set)
+    found = _measure_unseen_errors(work.spec, subject, explanation, base, target, feed_set)
     if found is not None:
         work.note(found.note)
         target.doubt(found.doubts)
@@ -91,34 +91,34 @@ def calibrates_on_compared(base: OpenSide, target: OpenSide, feed_set: FeedSet) 
     return not any(QUANTISED.search(meta.op_type) for meta in base.tensors)  # else the file brings its own ranges
 
 
-def _unseen_errors(
+def _measure_unseen_errors(
     spec: RunSpec, subject: Subject, explanation: Explanation | None, base: OpenSide, target: OpenSide,
     feed_set: FeedSet,
 ) -> _Unseen | None:  # fmt: skip
     """None where nothing else can be run."""
-    judging = judging_of(spec, subject, explanation, target.opening.precision)
+    judging = make_judging(spec, subject, explanation, target.opening.precision)
     if judging is None:
         return None
     errors, passes = [], True
     with contextlib.suppress(PrecisionDebugError):
-        for feeds, target_feeds in _others(spec, base, target, feed_set, subject.feeds):
-            values = outputs_of(base.session, feeds, base.opening.label)
+        for feeds, target_feeds in _make_other_inputs(spec, base, target, feed_set, subject.feeds):
+            values = run_outputs(base.session, feeds, base.opening.label)
             other = Sample(feeds=feeds, target_feeds=target_feeds, values=values)
-            got = outputs_of(target.session, target_feeds, target.opening.label)
+            got = run_outputs(target.session, target_feeds, target.opening.label)
             good, error, _ = judging.criterion.judge(other, got)
             errors.append(error)
             passes &= good
     return _Unseen(here=judging.error, there=errors, passes=passes) if errors else None
 
 
-def _others(
+def _make_other_inputs(
     spec: RunSpec, base: OpenSide, target: OpenSide, feed_set: FeedSet, feeds: Feeds
 ) -> Sequence[tuple[Feeds, Feeds]]:
     if is_random(spec, SearchRequest(), feed_set):
-        return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
+        return make_held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
     if feed_set.target is None:
-        return [(varied, varied) for varied in variations(feeds)]
-    found = [(varied, _as_fed(varied, feed_set)) for varied in variations(feeds)]
+        return [(varied, varied) for varied in iterate_variations(feeds)]
+    found = [(varied, _as_fed(varied, feed_set)) for varied in iterate_variations(feeds)]
     return [(varied, theirs) for varied, theirs in found if theirs is not None]
 
 
@@ -133,20 +133,20 @@ def _as_fed(varied: Mapping[str, Any], feed_set: FeedSet) -> Mapping[str, Any] |
     return theirs
 
 
-def variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
+def iterate_variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
     """Yield the same input with some noise, and a little smaller; ids moved on by one; masks as they are."""
     for number in range(_OTHERS):
         random = np.random.default_rng(number)
-        varied = {name: _varied(value, random, noised=number == 0) for name, value in feeds.items()}
+        varied = {name: _vary_value(value, random, noised=number == 0) for name, value in feeds.items()}
         if any(varied[name] is not feeds[name] for name in feeds):
             yield varied
 
 
-def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
+def _vary_value(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
     if not isinstance(value, np.ndarray) or value.size < 4:
         return value
     if value.dtype.kind in "iu" and value.dtype.itemsize > 1:
-        return _moved(value, 1 if noised else -1)
+        return _move_ids(value, 1 if noised else -1)
     if not (is_float(value.dtype) or value.dtype.kind in "iu") or not np.isfinite(value).all():
         return value
     low, high = value.min(), value.max()
@@ -163,7 +163,7 @@ def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
     return (noisy.round() if whole else noisy).astype(value.dtype)
 
 
-def _moved(ids: Any, places: int) -> Any:
+def _move_ids(ids: Any, places: int) -> Any:
     """Move the ids of each row on, in their order, so that they stay like those in use.
 
     Padding, counters and masks stay where they are."""
@@ -191,22 +191,27 @@ _BATCH = 4
 """Samples of a batch that is put together here."""
 
 
-def with_variants(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> tuple[Plan, FeedSet]:
+def with_variants(spec: RunSpec, plan: RunPlan, feed_set: FeedSet) -> tuple[RunPlan, FeedSet]:
     """Return the plan whose target shows the sample's own part, and what both sides are fed.
 
     Raises UsageError where two models or modes are asked for, or ranges would be calibrated on either; InputError for
     inputs of which no such variant can be made.
     """
     base, target = plan.baseline, plan.target
-    if base is None or target.mode is None or crosses(base, target) or base.spec.model != target.spec.model:
+    if (
+        base is None
+        or target.mode is None
+        or is_across_frameworks(base, target)
+        or base.spec.model != target.spec.model
+    ):
         raise UsageError(say("variants_of_one"), where="--input_variants", hint=say("variants_of_one_hint"))
     if target.mode.calibrates:
         raise UsageError(say("variants_calibrate"), where="--input_variants", hint=say("variants_calibrate_hint"))
     metas = target.inputs()
-    alone, many = _alone(feed_set)
+    alone, many = _take_alone(feed_set)
     made, notes = [], []
-    for name in variants_in(spec.input_variants):
-        fed, note = _batched(alone, many, metas) if name == "batch" else _padded(alone, metas)
+    for name in parse_variants(spec.input_variants):
+        fed, note = _put_in_batch(alone, many, metas) if name == "batch" else _pad_sample(alone, metas)
         made.append(fed)
         notes.append(note)
     sets = dataclasses.replace(
@@ -216,25 +221,25 @@ def with_variants(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> tuple[Plan, F
     return dataclasses.replace(plan, target=dataclasses.replace(target, alone=alone, variants=tuple(made))), sets
 
 
-def _alone(feed_set: FeedSet) -> tuple[Feeds, Feeds | None]:
+def _take_alone(feed_set: FeedSet) -> tuple[Feeds, Feeds | None]:
     """One sample, and a batch with it in front where the inputs are one already, or are several that fit together."""
     first = dict(feed_set.feeds[0])
     sizes = {value.shape[0] for value in first.values() if isinstance(value, np.ndarray) and value.ndim}
     if len(sizes) == 1 and next(iter(sizes)) > 1:
-        return {name: _first(value) for name, value in first.items()}, first
+        return {name: _take_first(value) for name, value in first.items()}, first
     others = [feed_set.feeds[number] for number in range(1, min(len(feed_set.feeds), _BATCH))]
     fit = [
         one for one in others
         if one.keys() == first.keys() and all(np.shape(one[name]) == np.shape(value) for name, value in first.items())
     ]
-    return first, _joined([first, *fit]) if fit else None
+    return first, _join_samples([first, *fit]) if fit else None
 
 
-def _first(value: Any) -> Any:
+def _take_first(value: Any) -> Any:
     return value[:1].copy() if isinstance(value, np.ndarray) and value.ndim else value
 
 
-def _joined(several: Sequence[Feeds]) -> dict[str, Any]:
+def _join_samples(several: Sequence[Feeds]) -> dict[str, Any]:
     """Arrays one behind the other along their first axis; what has none stays."""
     return {
         name: np.concatenate([one[name] for one in several]) if isinstance(value, np.ndarray) and value.ndim else value
@@ -242,22 +247,22 @@ def _joined(several: Sequence[Feeds]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _batched(alone: Feeds, many: Feeds | None, metas: Sequence[InputMeta]) -> tuple[dict[str, Any], Reason]:
+def _put_in_batch(alone: Feeds, many: Feeds | None, metas: Sequence[InputMeta]) -> tuple[dict[str, Any], Reason]:
     opened = {meta.name for meta in metas if meta.shape and isinstance(meta.shape[0], str)}
     # of a module that has example inputs nobody knows which sizes may be others
     fixed = {meta.name for meta in metas if opened and meta.shape is not None and meta.name not in opened}
     batch = dict(many) if many is not None else {}
     if not batch:
-        others = list(itertools.islice(variations(alone), _BATCH - 1))
+        others = list(itertools.islice(iterate_variations(alone), _BATCH - 1))
         if not others:
             raise InputError(say("variant_no_neighbours"), where="--input_variants batch", hint=say("variant_samples"))
-        batch = _joined([alone, *others])
+        batch = _join_samples([alone, *others])
     batch |= {name: value for name, value in alone.items() if name in fixed}
     count = max(value.shape[0] for value in batch.values() if isinstance(value, np.ndarray) and value.ndim)
     return batch, say("variant_batch", count=int(count))
 
 
-def _padded(alone: Feeds, metas: Sequence[InputMeta]) -> tuple[dict[str, Any], Reason]:
+def _pad_sample(alone: Feeds, metas: Sequence[InputMeta]) -> tuple[dict[str, Any], Reason]:
     """Half as long again, with zeros; a mask has zeros there, positions count on."""
     named = {meta.name: meta.shape for meta in metas if meta.shape is not None}
     arrays = {name: value for name, value in alone.items() if isinstance(value, np.ndarray) and value.ndim > 1}
@@ -276,12 +281,12 @@ def _padded(alone: Feeds, metas: Sequence[InputMeta]) -> tuple[dict[str, Any], R
     fed = dict(alone)
     for name, own in axes.items():
         for axis in own:
-            fed[name] = _longer(name, fed[name], axis, more)
+            fed[name] = _lengthen(name, fed[name], axis, more)
     masks = [name for name in fed if "mask" in name.lower()]
     return fed, say("variant_padded", more=more, length=int(length), masks=", ".join(masks) or say("no_mask"))
 
 
-def _longer(name: str, value: Array, axis: int, more: int) -> Array:
+def _lengthen(name: str, value: Array, axis: int, more: int) -> Array:
     room = [(0, more if one == axis else 0) for one in range(value.ndim)]
     longer: Array = np.pad(value, room)
     if "position" in name.lower() and value.dtype.kind in "iu":

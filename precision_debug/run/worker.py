@@ -28,7 +28,7 @@ from ..safety import import_path
 from ..search.request import SearchRequest
 from ..settings.options import Workers
 from . import child, pipeline
-from .child import as_ours, failure_of
+from .child import as_ours, make_failure_event
 from .journal import UNTOLD, Journal
 from .locked_folder import JOB, JOURNAL, LOG
 
@@ -46,13 +46,15 @@ def main(folder: Path) -> int:
     job = json.loads((folder / JOB).read_text(encoding="utf-8"))
     if ORPHANED in sys.argv:
         return _deliver(folder, [Path(path) for path in job["outputs"]], [Path(path) for path in job["locks"]])
-    threading.Thread(target=_outlive, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with Journal(folder / JOURNAL) as journal:
         try:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
                 spread = decode(Workers, job["spread"]) if "spread" in job else None
-                registry.opened("jobs", "search")(spec, decode(SearchRequest, job["search"]), journal, folder, spread)
+                registry.import_from_door("jobs", "search")(
+                    spec, decode(SearchRequest, job["search"]), journal, folder, spread
+                )
             elif "spread" in job:
                 from . import parallel_run
 
@@ -69,13 +71,13 @@ def _fail(journal: Journal, error: PrecisionDebugError) -> int:
     with contextlib.suppress(OSError):
         traceback.print_exc()
     try:
-        journal.write(failure_of(error))
+        journal.write(make_failure_event(error))
     except OutputError:
         return UNTOLD
     return error.exit_status
 
 
-def _outlive() -> None:
+def _end_with_parent() -> None:
     while os.read(0, 4096):
         pass
     # other threads may be anywhere, also inside a framework that writes to the folder: a new program has none of them
@@ -103,8 +105,8 @@ def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> in
 
 
 def start() -> NoReturn:
-    """What the supervisor runs (see ``import_path.command``)."""
-    import_path.clean()
+    """What the supervisor runs (see ``import_path.make_command``)."""
+    import_path.remove_front_folder()
     child.print_logs()
     # frameworks are a million objects that stay: to walk through all of them for each quarter more takes a second
     gc.set_threshold(*gc.get_threshold()[:2], _WHOLE_WALKS)

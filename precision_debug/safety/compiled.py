@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fingerprint", "load"]
+__all__ = ["fingerprint_sources", "load"]
 
 
-def fingerprint(folder: Path, sources: Sequence[str]) -> str:
+def fingerprint_sources(folder: Path, sources: Sequence[str]) -> str:
     """Return a fingerprint that is the same for the same sources, whatever their line ends."""
     digest = hashlib.sha256()
     for name in sources:
@@ -32,6 +32,6 @@ def load(library: Path, sources: Sequence[str]) -> tuple[Any, str]:
         built_from = found.pd_source().decode()
     except (OSError, AttributeError) as error:
         return None, f"does not load ({error}); reinstall to rebuild it"
-    if built_from != fingerprint(library.parent, sources):
+    if built_from != fingerprint_sources(library.parent, sources):
         return None, "belongs to other sources; reinstall to rebuild it"
     return found, ""

@@ -7,7 +7,7 @@ before any other of the package, so it imports nothing that is not built into th
 
 import sys
 
-__all__ = ["Neighbours", "clean", "command", "entries", "running_as_module"]
+__all__ = ["Neighbours", "is_running_as_module", "list_entries", "make_command", "remove_front_folder"]
 
 _cleaned = False
 
@@ -21,7 +21,7 @@ spec.loader.exec_module(sys.modules[spec.name])
 """The package comes from where it is now, on the path or not; of the path nothing is imported before it is set."""
 
 
-def running_as_module() -> bool:
+def is_running_as_module() -> bool:
     """Return whether ``python -m precision_debug`` is starting: this package's __init__ then runs before its
     __main__."""
     interpreter = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
@@ -31,14 +31,14 @@ def running_as_module() -> bool:
     return name == "precision_debug" or (name.startswith("-") and name.endswith("mprecision_debug"))
 
 
-def clean() -> None:
+def remove_front_folder() -> None:
     """Take the folder that Python put in front out of this process's path. For commands: a library leaves it alone."""
     global _cleaned  # noqa: PLW0603
-    sys.path[:] = entries()
+    sys.path[:] = list_entries()
     _cleaned = True
 
 
-def entries() -> list[str]:
+def list_entries() -> list[str]:
     """This process's import path without the folder that Python put in front of it, and without "".
 
     A folder stays where PYTHONPATH names it or an installation added it. An empty entry of PYTHONPATH
@@ -47,26 +47,26 @@ def entries() -> list[str]:
     paths = [path for path in sys.path if path]
     if _cleaned:
         return paths
-    front = _front()
+    front = _find_front()
     if front and front in paths:
         paths.remove(front)
-    named = [] if sys.flags.ignore_environment else _environment("PYTHONPATH").split(":")
-    here = _here()
-    if "" in named and any(named) and here in paths and here not in [_absolute(path) for path in named if path]:
+    named = [] if sys.flags.ignore_environment else _read_flag("PYTHONPATH").split(":")
+    here = _current_folder()
+    if "" in named and any(named) and here in paths and here not in [_make_absolute(path) for path in named if path]:
         paths.remove(here)
     return paths
 
 
-def command(code: str) -> list[str]:
-    """Return a command line that runs Python code in another interpreter like this one, with ``entries`` for its
+def make_command(code: str) -> list[str]:
+    """Return a command line that runs Python code in another interpreter like this one, with ``list_entries`` for its
     path."""
     flags = ["-I"] if sys.flags.isolated else ["-E"] * sys.flags.ignore_environment + ["-s"] * sys.flags.no_user_site
     if sys.version_info >= (3, 11):
         flags.append("-P")
     import os
 
-    paths = [_absolute(path) for path in entries()]
-    place = os.path.dirname(os.path.dirname(os.path.dirname(_absolute(__file__))))
+    paths = [_make_absolute(path) for path in list_entries()]
+    place = os.path.dirname(os.path.dirname(os.path.dirname(_make_absolute(__file__))))
     return [sys.executable, *flags, "-c", _OWN.format(path=ascii(paths), place=ascii(place), code=code)]
 
 
@@ -89,13 +89,13 @@ class Neighbours:
                 break
 
 
-def _front() -> str:
+def _find_front() -> str:
     """Return what Python itself put first: "" where nothing."""
     if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
         return ""
     main = sys.modules.get("__main__")
     if sys.argv[:1] == ["-m"] or getattr(main, "__spec__", None) is not None:
-        return _here()
+        return _current_folder()
     file = getattr(main, "__file__", None)
     if not file:
         return ""
@@ -104,7 +104,7 @@ def _front() -> str:
     return str(os.path.dirname(os.path.realpath(file)))
 
 
-def _here() -> str:
+def _current_folder() -> str:
     import os
 
     try:
@@ -113,13 +113,13 @@ def _here() -> str:
         return ""
 
 
-def _absolute(path: str) -> str:
+def _make_absolute(path: str) -> str:
     import os
 
-    return os.path.join(_here(), path)
+    return os.path.join(_current_folder(), path)
 
 
-def _environment(name: str) -> str:
+def _read_flag(name: str) -> str:
     import os
 
     return os.environ.get(name, "")

@@ -10,10 +10,10 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 
-__all__ = ["lazy_exports"]
+__all__ = ["make_lazy_exports"]
 
 
-def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+def make_lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
     """Return a package's ``__getattr__``. homes: each module of it, and the names that it has, separated by blanks."""
     home_of = {name: module for module, names in homes.items() for name in names.split()}
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["is_utf8", "linked_file", "refuse_special", "visible"]
+__all__ = ["find_linked_file", "is_utf8", "make_visible", "refuse_special"]
 
 
 # Text from files as text to look at: what would steer a terminal, a spreadsheet or the reading direction is shown.
@@ -21,17 +21,17 @@ _HIDDEN = re.compile(
 )
 
 
-def visible(text: str, keep: str = "") -> str:
+def make_visible(text: str, keep: str = "") -> str:
     r"""Return the text with each hidden character as Python writes it: ``\x1b``, ``\u202e``, ``\ud800``.
 
     keep: characters that may stand where the text goes, such as line ends in a cell.
     """
     if text.isprintable():  # no character of the kind
         return text
-    return _HIDDEN.sub(lambda found: found[0] if found[0] in keep else _written(found[0]), text)
+    return _HIDDEN.sub(lambda found: found[0] if found[0] in keep else _escape_character(found[0]), text)
 
 
-def _written(character: str) -> str:
+def _escape_character(character: str) -> str:
     return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character) or character.encode(
         "unicode_escape", "surrogatepass"
     ).decode("ascii")
@@ -43,9 +43,9 @@ _ELSEWHERE = re.compile(r"[/\\]|[A-Za-z][A-Za-z0-9+.-]*:")
 """How an address, a path from the root, or a share of another machine begins."""
 
 
-def linked_file(name: str) -> str:
+def find_linked_file(name: str) -> str:
     """Return a path relative to the report as it is; "" of anything else, which is then shown as text alone."""
-    return "" if _ELSEWHERE.match(name) or visible(name) != name or "#" in name else name
+    return "" if _ELSEWHERE.match(name) or make_visible(name) != name or "#" in name else name
 
 
 # Pipes, devices and sockets: opening one waits for ever, or never ends.

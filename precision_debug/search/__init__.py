@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import lazy_exports
+from ..safety.late import make_lazy_exports
 
 __all__ = [
     "ENGINE_OPTION",
@@ -16,57 +16,67 @@ __all__ = [
     "Evaluation",
     "Fix",
     "FixRule",
-    "Found",
+    "FoundSet",
     "Group",
-    "Judged",
+    "JudgedSet",
     "KeptUnit",
     "Oracle",
     "Spent",
     "ToKeep",
     "TradePoint",
-    "Tried",
+    "TriedFix",
     "Unit",
     "Units",
-    "along",
-    "best_trade",
-    "betters",
-    "finite",
+    "choose_best_trade",
+    "describe_kept_units",
+    "does_stay_low",
+    "find_predicted",
+    "find_smallest_along",
+    "finite_or_none",
     "gives_up_most",
-    "grown",
+    "grow_along_data",
     "is_large",
     "is_steady",
-    "kept_units",
-    "made_smaller",
+    "list_repeats",
+    "list_unbettered",
+    "make_smaller",
     "minimise",
-    "predicted",
     "rank_groups",
-    "repeats_of",
-    "smallest_along",
-    "stays_low",
+    "search_along_data",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
-    from .growing import along, grown, smallest_along
-    from .offer import FixRule, best_trade, betters, finite, gives_up_most, is_large, is_steady, stays_low
-    from .oracle import Judged, Oracle, Spent
-    from .ranking import Group, kept_units, rank_groups
-    from .repeats import repeats_of
-    from .strategy import Found, made_smaller, minimise, predicted
-    from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried
+    from .growing import find_smallest_along, grow_along_data, search_along_data
+    from .offer import (
+        FixRule,
+        choose_best_trade,
+        does_stay_low,
+        finite_or_none,
+        gives_up_most,
+        is_large,
+        is_steady,
+        list_unbettered,
+    )
+    from .oracle import JudgedSet, Oracle, Spent
+    from .ranking import Group, describe_kept_units, rank_groups
+    from .repeats import list_repeats
+    from .strategy import FoundSet, find_predicted, make_smaller, minimise
+    from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix
     from .units import Unit, Units
 
-__getattr__ = lazy_exports(
+__getattr__ = make_lazy_exports(
     __name__,
     {
-        "growing": "along grown smallest_along",
+        "growing": "grow_along_data search_along_data find_smallest_along",
         "fix": "Artefact Evaluation Fix KeptUnit TradePoint",
-        "offer": "FixRule best_trade betters finite gives_up_most is_large is_steady stays_low",
-        "oracle": "Judged Oracle Spent",
-        "ranking": "Group kept_units rank_groups",
-        "strategy": "Found made_smaller minimise predicted",
-        "repeats": "repeats_of",
-        "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep Tried",
+        "offer": "FixRule choose_best_trade list_unbettered finite_or_none gives_up_most is_large is_steady"
+        " does_stay_low",
+        "oracle": "JudgedSet Oracle Spent",
+        "ranking": "Group describe_kept_units rank_groups",
+        "strategy": "FoundSet make_smaller minimise find_predicted",
+        "repeats": "list_repeats",
+        "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep TriedFix",
         "units": "Unit Units",
     },
 )

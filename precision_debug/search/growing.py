@@ -13,16 +13,16 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from ..explain.criteria import HALF
-from ..explain.operators import plain_type, words
+from ..explain.operators import plain_type, split_words
 from ..protocols import TF32_OFF
-from .oracle import Judged, Oracle, Spent
+from .oracle import JudgedSet, Oracle, Spent
 from .ranking import Group
-from .strategy import Found
+from .strategy import FoundSet
 from .units import Units
 
-__all__ = ["along", "grown", "smallest_along"]
+__all__ = ["find_smallest_along", "grow_along_data", "search_along_data"]
 
-_MULTIPLIES = words("MatMul Gemm Conv ConvTranspose Einsum LSTM GRU RNN FusedMatMul MatMulInteger Attention")
+_MULTIPLIES = split_words("MatMul Gemm Conv ConvTranspose Einsum LSTM GRU RNN FusedMatMul MatMulInteger Attention")
 """Where a stream ends: their inputs may be rounded, and their sums are their own."""
 
 ENGINES = 9
@@ -38,37 +38,37 @@ _SAME = 0.1
 """Relative difference up to which nothing has changed."""
 
 
-def along(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
+def grow_along_data(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
     """Return larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
-    after = _readers(units)
-    stream = _reached(culprits or start, after, lambda unit: not _multiplies(units, unit)) | start
+    after = _map_readers(units)
+    stream = _find_reached(culprits or start, after, lambda unit: not _multiplies(units, unit)) | start
     blocks = units.above(stream).union(*(after.get(unit, frozenset()) for unit in stream))
-    onward = _reached(culprits or start, after, lambda _unit: True) | blocks
+    onward = _find_reached(culprits or start, after, lambda _unit: True) | blocks
     return [step for step in dict.fromkeys((start, stream, blocks, onward)) if step]
 
 
-def grown(
+def search_along_data(
     oracle: Oracle, units: Units, start: frozenset[int], culprits: Collection[int], groups: Sequence[Group] = ()
-) -> Found:  # fmt: skip
+) -> FoundSet:  # fmt: skip
     """Return the smallest set that holds of those that grow along the data, in few builds.
 
     start: what is predicted to be enough. culprits: units that make what is wrong. groups: of the ranking that they
     come from."""
     if oracle.holds(()):
-        return Found(state="not needed", kept=frozenset(), minimal=True)
+        return FoundSet(state="not needed", kept=frozenset(), minimal=True)
     ends = range(units.operators, len(units))
     rounding = tuple(unit for unit in ends if units.units[unit].key == TF32_OFF)
     always = tuple(unit for unit in ends if unit not in rounding)  # they leave out what the user's command asks for
     everything = oracle.all - set(rounding)
-    kept = smallest_along(oracle.judge, along(units, culprits, start), everything, always, rounding)
+    kept = find_smallest_along(oracle.judge, grow_along_data(units, culprits, start), everything, always, rounding)
     if kept is not None:
-        return Found(state="found", kept=kept, groups=groups)
+        return FoundSet(state="found", kept=kept, groups=groups)
     whole = oracle.asked.get(oracle.all) or oracle.asked.get(everything)
-    return Found(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
+    return FoundSet(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
 
 
-def smallest_along(
-    judge: Callable[[frozenset[int]], Judged], steps: Sequence[frozenset[int]], everything: frozenset[int],
+def find_smallest_along(
+    judge: Callable[[frozenset[int]], JudgedSet], steps: Sequence[frozenset[int]], everything: frozenset[int],
     always: Sequence[int] = (), rounding: Sequence[int] = (),
 ) -> frozenset[int] | None:  # fmt: skip
     """Return the smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
@@ -90,7 +90,7 @@ def smallest_along(
 
 
 def _grow(
-    judge: Callable[[frozenset[int]], Judged], holds: Callable[[frozenset[int]], bool],
+    judge: Callable[[frozenset[int]], JudgedSet], holds: Callable[[frozenset[int]], bool],
     steps: Sequence[frozenset[int]], everything: frozenset[int], always: Sequence[int], rounding: Sequence[int],
 ) -> None:  # fmt: skip
     base, on, more = judge(frozenset()).error, frozenset[int](), frozenset(rounding)
@@ -133,7 +133,7 @@ def _halve(holds: Callable[[frozenset[int]], bool], low: frozenset[int], high: f
             low, rest = half, rest[len(rest) // 2 :]
 
 
-def _readers(units: Units) -> dict[int, frozenset[int]]:
+def _map_readers(units: Units) -> dict[int, frozenset[int]]:
     """For each unit those that read what it makes."""
     return {
         number: frozenset().union(*(units.readers.get(meta.name, frozenset()) for meta in unit.metas)) - {number}
@@ -141,7 +141,7 @@ def _readers(units: Units) -> dict[int, frozenset[int]]:
     }
 
 
-def _reached(
+def _find_reached(
     begin: Collection[int], after: dict[int, frozenset[int]], passes: Callable[[int], bool]
 ) -> frozenset[int]:  # fmt: skip
     """Return what is read from some units on, through those that pass."""

@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..explain.criteria import FEW, FIFTH, HALF, LITTLE
 from ..protocols import Executed, is_switch
 from .fix import Evaluation
-from .to_keep import Tried
+from .to_keep import TriedFix
 
 if TYPE_CHECKING:
     from .units import Units
 
 __all__ = [
-    "FixRule", "best_trade", "betters", "finite", "gives_up_most", "is_large", "is_steady", "stays_low",
+    "FixRule",
+    "choose_best_trade",
+    "does_stay_low",
+    "finite_or_none",
+    "gives_up_most",
+    "is_large",
+    "is_steady",
+    "list_unbettered",
 ]  # fmt: skip
 
 _NO_ERROR = 1e-12
@@ -54,14 +61,15 @@ class FixRule:
         """Return whether a second run comes to the same on the first sample, and helps on all of them."""
         return bool(again.errors) and is_steady(first, again) and self.helps(again)
 
-    def told(self, found: Evaluation, *, runs: int, **more: Any) -> Tried:
+    def told(self, found: Evaluation, *, runs: int, **more: Any) -> TriedFix:
         """Return what came of something that is offered. runs: sets or settings that were run until then."""
         sizes = found.sizes[: len(self.before)]
-        return Tried(
-            state="mended" if found.held[0] else "lessened", before=finite(self.before[0]), after=finite(sizes[0]),
+        return TriedFix(
+            state="mended" if found.held[0] else "lessened", before=finite_or_none(self.before[0]),
+            after=finite_or_none(sizes[0]),
             allowed=self.allowed, was=self.was, still=found.executed, runs=runs, others=len(self.before) - 1,
-            others_before=finite(max(self.before[1:], default=0.0)),
-            others_after=finite(max(sizes[1:])) if sizes[1:] else None, slower=found.slower, **more,
+            others_before=finite_or_none(max(self.before[1:], default=0.0)),
+            others_after=finite_or_none(max(sizes[1:])) if sizes[1:] else None, slower=found.slower, **more,
         )  # fmt: skip
 
 
@@ -70,7 +78,7 @@ def is_steady(first: float, again: Evaluation) -> bool:
     return max(again.sizes[0], first) <= LITTLE * min(again.sizes[0], first) or again.sizes[0] == first
 
 
-def finite(error: float) -> float | None:
+def finite_or_none(error: float) -> float | None:
     """Return an error as reports have it: None where it is not finite."""
     return error if math.isfinite(error) else None
 
@@ -88,7 +96,7 @@ def gives_up_most(was: Executed | None, still: Executed | None, kept: int, of: i
     return still.low < HALF * was.low or (most and wider)
 
 
-def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Executed | None) -> bool:
+def does_stay_low(units: Units, keys: Collection[str], was: Executed | None, now: Executed | None) -> bool:
     """Return whether a set of kept keys is no way of switching the precision off.
 
     was, now: in which precision the target ran with nothing kept, and with these. Where nobody can tell, or nothing ran
@@ -110,7 +118,7 @@ def is_large(kept: int, of: int) -> bool:
     return HALF * kept > max(FEW, of // FIFTH)
 
 
-def best_trade(
+def choose_best_trade(
     errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0, wide: Collection[_S] = ()
 ) -> _S | None:  # fmt: skip
     """Return the set that gives most for what it keeps; None where there is none.
@@ -131,7 +139,7 @@ def best_trade(
     return min(errors, key=lambda kept: (cost(kept), len(kept), errors[kept]), default=None)
 
 
-def betters(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:
+def list_unbettered(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:
     """Return the sets that nothing smaller betters, in the order of their sizes. most: the error that the first is
     below."""
     chosen: list[_S] = []

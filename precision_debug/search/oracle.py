@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .fix import Evaluation
-from .offer import best_trade
+from .offer import choose_best_trade
 
-__all__ = ["Judged", "Oracle", "Spent"]
+__all__ = ["JudgedSet", "Oracle", "Spent"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedSet:
     """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it.
 
     helps: less than half of the error is left, and what is not kept still runs in the low precision. gives_up: most of
@@ -47,7 +47,7 @@ class Oracle:
     def __init__(
         self,
         count: int,
-        evaluate: Callable[[frozenset[int]], Judged],
+        evaluate: Callable[[frozenset[int]], JudgedSet],
         *,
         runs: int = 10_000,
         limit: float | None = None,
@@ -56,7 +56,7 @@ class Oracle:
     ) -> None:
         self.count, self.limit = count, limit
         self.all, self.left_out = frozenset(range(count)), frozenset[int]()
-        self.asked: dict[frozenset[int], Judged] = {}
+        self.asked: dict[frozenset[int], JudgedSet] = {}
         self._evaluate, self._runs, self._ahead, self._exact = evaluate, runs, ahead, exact
         self._checked = False
         self._aim: float | None = None
@@ -87,7 +87,7 @@ class Oracle:
         other.limit = other._aim = error
         return other
 
-    def judge(self, kept: Iterable[int]) -> Judged:
+    def judge(self, kept: Iterable[int]) -> JudgedSet:
         """Raises Spent."""
         key = frozenset(kept) - self.left_out
         if key not in self.asked:
@@ -139,7 +139,7 @@ class Oracle:
             if judged.helps and kept and kept != self.all
         }  # fmt: skip
         wide = [kept for kept in useful if self.asked[kept].gives_up]
-        return best_trade(useful, self.before, self.count, allowed, wide) or frozenset()
+        return choose_best_trade(useful, self.before, self.count, allowed, wide) or frozenset()
 
     @property
     def evaluations(self) -> int:

@@ -15,7 +15,7 @@ from ..records import Explanation, Row, Status
 from .fix import KeptUnit
 from .units import Units
 
-__all__ = ["Group", "kept_units", "rank_groups"]
+__all__ = ["Group", "describe_kept_units", "rank_groups"]
 
 _LEAST = 1e-4
 """Share of the squared error below which the order says nothing."""
@@ -50,13 +50,13 @@ def rank_groups(
     row_of = {row.name: row for row in rows}
     broken = any(row.is_output and row.non_finite for row in rows)
     beyond_fp16 = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
-    budget = _budget(explanation, shares)
-    found = {group.tensor: group for group in _of_culprits(units, row_of, explanation, budget)}
+    budget = _share_budget(explanation, shares)
+    found = {group.tensor: group for group in _group_culprits(units, row_of, explanation, budget)}
     for name in beyond_fp16 if broken else ():
         if units.of(name) in kept:
             found[name] = Group(tensor=name, units=units.around(name), share=1.0, certain=True)
     for name, share in sorted(budget.items(), key=lambda pair: -pair[1]):
-        born = broken and _gave_birth(row_of.get(name))
+        born = broken and _has_made_non_finite(row_of.get(name))
         if name not in found and units.around(name):
             found[name] = Group(tensor=name, units=units.around(name), share=share, certain=born and share > 0)
     if broken:
@@ -64,15 +64,16 @@ def rank_groups(
     gone = frozenset(row.name for row in rows if row.status is Status.FUSED_AWAY)
     found = {name: _with_what_went_into(group, units, gone) for name, group in found.items()}
     groups = sorted(
-        _together(group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
+        _merge_groups(group for group in found.values() if group.units),
+        key=lambda group: (-group.certain, -group.share),
     )
     rest = [row for row in rows if row.name not in found and units.around(row.name)]
-    rest.sort(key=_suspicion, reverse=True)
+    rest.sort(key=_suspicion_of, reverse=True)
     groups += [Group(tensor=row.name, units=units.around(row.name)) for row in rest]
-    return [*groups, *_left_alone(units, groups)]
+    return [*groups, *_group_unranked(units, groups)]
 
 
-def _budget(explanation: Explanation | None, shares: Mapping[str, float] | None) -> dict[str, float]:
+def _share_budget(explanation: Explanation | None, shares: Mapping[str, float] | None) -> dict[str, float]:
     """Return the share of the squared error by tensor: as they add up, unless a culprit was found, whose effect is then
     known."""
     if shares and not (explanation is not None and explanation.culprits):
@@ -80,13 +81,13 @@ def _budget(explanation: Explanation | None, shares: Mapping[str, float] | None)
     return dict(explanation.budget) if explanation is not None else {}
 
 
-def _gave_birth(row: Row | None) -> bool:
+def _has_made_non_finite(row: Row | None) -> bool:
     """Return whether an operator made NaN or Inf itself."""
     own = row.introduced if row is not None else None
     return own is not None and own.born_nan + own.born_inf > 0
 
 
-def _of_culprits(
+def _group_culprits(
     units: Units, row_of: Mapping[str, Row], explanation: Explanation | None, budget: Mapping[str, float]
 ) -> Iterator[Group]:
     """Yield a group for each culprit: what surrounds it, and what its cause says to keep besides."""
@@ -98,7 +99,9 @@ def _of_culprits(
                 chosen |= {unit} | units.beside(unit, chosen)
         share = culprit.share or budget.get(culprit.name, 0.0)
         known = CAUSES.get(culprit.cause)
-        certain = _gave_birth(row_of.get(culprit.name)) or (known is not None and known.out_of_range == "above")
+        certain = _has_made_non_finite(row_of.get(culprit.name)) or (
+            known is not None and known.out_of_range == "above"
+        )
         amplifier = units.of(culprit.amplifier) if culprit.amplifier else None
         yield Group(
             tensor=culprit.name, units=frozenset(chosen), makers=frozenset(chosen & {amplifier}), share=share,
@@ -106,7 +109,7 @@ def _of_culprits(
         )  # fmt: skip
 
 
-def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
+def _group_unranked(units: Units, groups: Sequence[Group]) -> list[Group]:
     """Return the units that no tensor of a row leads to, each by itself."""
     covered = frozenset().union(*(group.units for group in groups))
     return [
@@ -115,7 +118,7 @@ def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
     ]  # fmt: skip
 
 
-def kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) -> tuple[KeptUnit, ...]:
+def describe_kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) -> tuple[KeptUnit, ...]:
     """Return units as a report tells them, in execution order; groups: of the ranking that they come from."""
     by_unit = {unit: group for group in reversed(groups) for unit in group.units}
     return tuple(
@@ -149,7 +152,7 @@ def _with_what_went_into(group: Group, units: Units, gone: frozenset[str]) -> Gr
     return replace(group, units=group.units | inside, makers=group.makers | inside) if inside else group
 
 
-def _together(groups: Iterable[Group]) -> Iterable[Group]:
+def _merge_groups(groups: Iterable[Group]) -> Iterable[Group]:
     """Tensors with the same producer and readers are one: it takes the same units to keep them, so shares add up."""
     found: dict[tuple[frozenset[int], bool], Group] = {}
     for group in groups:
@@ -162,7 +165,7 @@ def _together(groups: Iterable[Group]) -> Iterable[Group]:
     return found.values()
 
 
-def _suspicion(row: Row) -> tuple[float, float]:
+def _suspicion_of(row: Row) -> tuple[float, float]:
     """Of an operator whose effect was not measured: what it added itself, or how much its error grew."""
     own = row.introduced.units if row.introduced is not None else None
     growth = row.error_growth if row.error_growth is not None and not math.isnan(row.error_growth) else 0.0

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..records import TensorMeta
 
-__all__ = ["repeats_of"]
+__all__ = ["list_repeats"]
 
 _NUMBER = re.compile(r"\d+")
 
@@ -19,7 +19,7 @@ _MOST = 512
 """Tensors beyond which a family is not a layer's any more, but an operator that is everywhere."""
 
 
-def repeats_of(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[str, ...]:
+def list_repeats(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[str, ...]:
     """Return the given tensors and all that look like one of them, in the order of ``tensors``.
 
     Alike are tensors of one operator type whose surroundings have the same types (two rounds of B. Weisfeiler's and
@@ -29,7 +29,7 @@ def repeats_of(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[s
     known = [meta for meta in tensors if meta.name in wanted]
     if not known:
         return tuple(names)
-    around = _surroundings(tensors)
+    around = _number_surroundings(tensors)
     places = {around[meta.name] for meta in known}
     named = {(_NUMBER.sub("#", meta.name), meta.op_type) for meta in known if _NUMBER.search(meta.name)}
     found = [
@@ -39,7 +39,7 @@ def repeats_of(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[s
     return tuple(found) if len(found) <= _MOST else tuple(meta.name for meta in known)
 
 
-def _surroundings(tensors: Sequence[TensorMeta]) -> Mapping[str, int]:
+def _number_surroundings(tensors: Sequence[TensorMeta]) -> Mapping[str, int]:
     """Return a number for each tensor; the same for those that look alike."""
     readers: dict[str, list[str]] = defaultdict(list)
     known = {meta.name for meta in tensors}

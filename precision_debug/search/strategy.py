@@ -20,7 +20,7 @@ from .oracle import Oracle, Spent
 from .ranking import Group
 from .units import Units
 
-__all__ = ["Found", "made_smaller", "minimise", "predicted"]
+__all__ = ["FoundSet", "find_predicted", "make_smaller", "minimise"]
 
 _SMALL = 16
 """Units up to which a set is minimised one by one at once: longer pieces would mostly fail."""
@@ -76,7 +76,7 @@ Rank = Callable[[frozenset[int]], Sequence[Group]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundSet:
     """The set of kept units that a search found, and how far it got.
 
     state: "not needed", "not possible", "found", "diffuse" (it holds, and is not a small set) or "unfinished" (then
@@ -92,7 +92,7 @@ class Found:
 def minimise(
     oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None, rough: Oracle | None = None,
     first: Iterable[frozenset[int]] = (),
-) -> Found:  # fmt: skip
+) -> FoundSet:  # fmt: skip
     """Return the smallest set of units to keep.
 
     start: a set that is expected to hold, from a simulation; it is tried before any ranking, and stays as it is. first:
@@ -107,40 +107,40 @@ def minimise(
             chosen = minimise(rough, units, rank, start=start)
             if chosen.kept and chosen.kept != oracle.all:  # everything says nothing of which
                 if oracle.holds(chosen.kept):
-                    return _judged_again(oracle, rough, units, chosen)
+                    return _judge_again(oracle, rough, units, chosen)
                 near = oracle.judge(chosen.kept).error < HALF * oracle.judge(()).error
                 start = chosen.kept if near else start
         if oracle.holds(()):
-            return Found(state="not needed", kept=frozenset(), minimal=True)
+            return FoundSet(state="not needed", kept=frozenset(), minimal=True)
         if start:
             oracle.expect([start, oracle.all])
         if start and oracle.holds(start):
-            return Found(state="found", kept=start, minimal=True)
+            return FoundSet(state="found", kept=start, minimal=True)
         for likely in first:
             if likely and likely != oracle.all and oracle.holds(likely):
                 groups = rank(frozenset())
-                kept, small = _reduced(oracle, units, [likely], groups)
-                return Found(state="found" if small else "diffuse", kept=kept, minimal=small, groups=groups)
-        steps, groups = _enough(oracle, units, rank, start or frozenset())
+                kept, small = _reduce_set(oracle, units, [likely], groups)
+                return FoundSet(state="found" if small else "diffuse", kept=kept, minimal=small, groups=groups)
+        steps, groups = _find_enough(oracle, units, rank, start or frozenset())
         if not steps:  # of everything that does not run nobody knows what it would bring
             known = oracle.judge(oracle.all).ran and not oracle.left_out
             state = "not possible" if known else "unfinished"
-            return Found(state=state, groups=groups)
-        kept, small = _reduced(oracle, units, steps, groups)
+            return FoundSet(state=state, groups=groups)
+        kept, small = _reduce_set(oracle, units, steps, groups)
         state = "found" if small else "diffuse"
-        return Found(state=state, kept=kept, minimal=small, groups=groups)
+        return FoundSet(state=state, kept=kept, minimal=small, groups=groups)
     except Spent:
-        return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
+        return FoundSet(state="unfinished", kept=oracle.smallest(), groups=groups)
 
 
-def made_smaller(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+def make_smaller(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Return the smallest set that holds, after trying parts of one that does for as long as sets may be run."""
     with contextlib.suppress(Spent):
-        _reduced(oracle, units, [kept], groups)
+        _reduce_set(oracle, units, [kept], groups)
     return oracle.smallest() or kept
 
 
-def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[Group, ...]]:
+def find_predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[Group, ...]]:
     """Return what one ranking predicts to be enough, seen to hold in at most a few sets; None where it is not; and its
     groups.
 
@@ -150,7 +150,7 @@ def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[
     with contextlib.suppress(Spent):
         for _ in range(_LONGER):
             certain = [group for group in groups if group.certain and not group.units <= kept]
-            more = certain or _predicted(oracle, kept, groups, goal)
+            more = certain or _predict_groups(oracle, kept, groups, goal)
             if not more:
                 break
             kept = kept.union(*(group.units for group in more))
@@ -160,23 +160,23 @@ def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[
     return None, groups
 
 
-def _judged_again(oracle: Oracle, rough: Oracle, units: Units, chosen: Found) -> Found:
+def _judge_again(oracle: Oracle, rough: Oracle, units: Units, chosen: FoundSet) -> FoundSet:
     """Judge again, by the exact oracle, a set that a rough one chose and that holds.
 
     Where it has another error after all, the units that can be dropped are. A set that is not a small one stays as it
-    is, as in ``_reduced``."""
+    is, as in ``_reduce_set``."""
     assert chosen.kept is not None
     alike = math.isclose(oracle.judge(chosen.kept).error, rough.judge(chosen.kept).error, rel_tol=_SAME)
     if chosen.state == "diffuse" or (alike and chosen.state == "found"):
         return chosen
     try:
-        kept = _without_single(oracle, units, chosen.kept, _weights(units, chosen.groups))
+        kept = _without_single(oracle, units, chosen.kept, _weigh_units(units, chosen.groups))
     except Spent:
         return replace(chosen, kept=oracle.smallest(), minimal=False)
     return replace(chosen, state="found", kept=kept, minimal=True)
 
 
-def _enough(
+def _find_enough(
     oracle: Oracle, units: Units, rank: Rank, start: frozenset[int]
 ) -> tuple[Steps, Sequence[Group]]:  # fmt: skip
     """Larger and larger sets, of which the last one holds; none where not even everything does; and their groups.
@@ -192,7 +192,7 @@ def _enough(
         alone = certain or not groups or groups[0].share >= _MAIN
         goal, tried = _PREDICTED, kept
         for _ in range(1 if alone else _LONGER):
-            more = certain or _predicted(oracle, kept, groups, goal)
+            more = certain or _predict_groups(oracle, kept, groups, goal)
             steps = list(itertools.accumulate((group.units for group in more), frozenset.union, initial=kept))
             if steps[-1] == tried:
                 break
@@ -200,7 +200,7 @@ def _enough(
             oracle.expect([tried, oracle.all])
             if oracle.holds(tried):
                 return steps, seen
-            part = _part(oracle, units, steps, groups)
+            part = _find_part(oracle, units, steps, groups)
             if part:
                 return [part], seen
             if turn == 0 and not oracle.holds(oracle.all):
@@ -216,10 +216,10 @@ def _enough(
         kept = tried
     if not oracle.holds(oracle.all):
         return [], seen
-    return [_prefix(oracle, kept, groups)], seen
+    return [_find_prefix(oracle, kept, groups)], seen
 
 
-def _part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> frozenset[int]:
+def _find_part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> frozenset[int]:
     """Return a part that holds of the last step's set, or nothing where that set is not as follows.
 
     Its error is small enough, and hardly anything stays in the low precision with it. Of few units the part is those
@@ -230,15 +230,15 @@ def _part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -
         return frozenset()
     if len(tried) > _FEW:
         limit = oracle.limit
-        shortest = _shortest(oracle, steps, lambda kept: oracle.judge(kept).error <= limit)
+        shortest = _find_shortest(oracle, steps, lambda kept: oracle.judge(kept).error <= limit)
         return shortest if shortest != tried and oracle.holds(shortest) else frozenset()
-    weight = _weights(units, groups)
+    weight = _weigh_units(units, groups)
     ordered = sorted(tried, key=lambda unit: (-weight[unit], unit))
-    parts = dict.fromkeys((tried - _readers(units, groups), *(frozenset({unit}) for unit in ordered)))
+    parts = dict.fromkeys((tried - _find_readers(units, groups), *(frozenset({unit}) for unit in ordered)))
     return next((part for part in parts if part and part != tried and oracle.holds(part)), frozenset())
 
 
-def _weights(units: Units, groups: Sequence[Group]) -> dict[int, float]:
+def _weigh_units(units: Units, groups: Sequence[Group]) -> dict[int, float]:
     """Return how likely each unit is to be needed."""
     weight = dict.fromkeys(units.neighbours, 0.0)
     for group in groups:
@@ -248,14 +248,14 @@ def _weights(units: Units, groups: Sequence[Group]) -> dict[int, float]:
     return weight
 
 
-def _readers(units: Units, groups: Sequence[Group]) -> frozenset[int]:
+def _find_readers(units: Units, groups: Sequence[Group]) -> frozenset[int]:
     """Return what only reads tensors whose error was measured, and makes none of them."""
     known = [group for group in groups if group.certain or group.share > 0]
     makers = frozenset(unit for group in known for unit in (units.of(group.tensor), *group.makers))
     return frozenset(unit for group in known for unit in group.units) - makers
 
 
-def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+def _find_prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Return the shortest prefix of the ranking that holds, as far as doubling and bisection tell."""
     useful: list[frozenset[int]] = []
     have = kept
@@ -274,7 +274,7 @@ def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> fr
         bad, good = good, min(len(useful), 2 * good)
     while good - bad > 1:
         middle = (good + bad) // 2
-        oracle.expect(useful[place - 1] for place in _middles(bad, good))
+        oracle.expect(useful[place - 1] for place in _iterate_middles(bad, good))
         if oracle.holds(useful[middle - 1]):
             good = middle
         else:
@@ -282,7 +282,7 @@ def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> fr
     return useful[good - 1]
 
 
-def _middles(bad: int, good: int) -> Iterator[int]:
+def _iterate_middles(bad: int, good: int) -> Iterator[int]:
     """Yield what bisection between two may ask for, the next first, then what either answer leads to."""
     waiting = [(bad, good)]
     while waiting:
@@ -293,7 +293,7 @@ def _middles(bad: int, good: int) -> Iterator[int]:
             waiting += [(low, middle), (middle, high)]
 
 
-def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], goal: float) -> list[Group]:
+def _predict_groups(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], goal: float) -> list[Group]:
     """Return the groups of a ranking that, by the measured shares, are enough; the first one where that is not known.
 
     goal: times the limit that the predicted error may be. One operator that has most of the error comes first, whatever
@@ -320,17 +320,17 @@ def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], go
     return chosen
 
 
-def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> tuple[frozenset[int], bool]:
+def _reduce_set(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> tuple[frozenset[int], bool]:
     """As small as dropping makes it; False where that is not a small set, nor has the error a main cause.
 
     steps: sets of which each holds all before it; the last one is seen to hold.
     """
-    weight = _weights(units, groups)
+    weight = _weigh_units(units, groups)
     kept = steps[-1]
     known = any(group.share > 0 for group in groups)
     main = not known or any(group.certain or group.share >= _MAIN for group in groups)
     if not main and len(kept) > _SMALL // 2:
-        kept = _shortest(oracle, steps, oracle.holds)
+        kept = _find_shortest(oracle, steps, oracle.holds)
     if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
         if not main and len(kept) > min(_MANY, _SMALL_SHARE * oracle.count):
             return kept, False
@@ -339,25 +339,25 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
         else:
             kept = _without_segments(oracle, kept, weight)
     traded = main
-    others = kept & _readers(units, groups)
+    others = kept & _find_readers(units, groups)
     if 1 < len(others) < len(kept) <= _SMALL and oracle.holds(kept - others):
         kept -= others
     while True:
         kept = _without_single(oracle, units, kept, weight)
         smaller = _without_several(oracle, units, kept, groups)
         if smaller == kept and not traded:
-            traded, smaller = True, _one_for_two(oracle, units, kept, weight)
+            traded, smaller = True, _exchange_two_for_one(oracle, units, kept, weight)
         if smaller == kept:
             return kept, main or kept != oracle.all
         kept = smaller
 
 
-def _shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+def _find_shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
     """Return the first of growing sets that is enough, as far as bisection tells; the last one is."""
     bad, good = -1, len(steps) - 1
     while good - bad > 1:
         middle = (good + bad) // 2
-        oracle.expect(steps[place] for place in _middles(bad, good))
+        oracle.expect(steps[place] for place in _iterate_middles(bad, good))
         if enough(steps[middle]):
             good = middle
         else:
@@ -365,7 +365,7 @@ def _shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], b
     return steps[good]
 
 
-def _likely(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
+def _order_by_need(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
     """Return units in order, the least likely to be needed first."""
     return sorted(kept, key=lambda unit: (weight[unit], -unit))
 
@@ -376,7 +376,7 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
     What was found needed is mostly needed together with a neighbour, so that those are tried alone first, then all that
     is left.
     """
-    needed, rest = frozenset[int](), _likely(kept, weight)
+    needed, rest = frozenset[int](), _order_by_need(kept, weight)
     while rest:
         near = frozenset(n for unit in needed for n in units.neighbours[unit]).intersection(rest)
         oracle.expect([needed, needed | near])
@@ -387,7 +387,7 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
         good, bad = 0, len(rest)  # of the least likely, how many can be dropped
         while bad - good > 1:
             middle = (good + bad) // 2
-            oracle.expect(needed.union(rest[place:]) for place in _middles(good, bad))
+            oracle.expect(needed.union(rest[place:]) for place in _iterate_middles(good, bad))
             if oracle.holds(needed.union(rest[middle:])):
                 good = middle
             else:
@@ -423,7 +423,7 @@ def _without_single(
     One that could not may be able to after another went that it hangs together with, if it is not what all of the error
     comes from. Where a going changes nothing at all, the next ones are likely to be as idle: two go at once, then four.
     """
-    waiting, failed, step = _likely(kept, weight), list[int](), 1
+    waiting, failed, step = _order_by_need(kept, weight), list[int](), 1
     nothing = oracle.judge(()).error
     while waiting:
         oracle.expect(kept - {unit} for unit in waiting if len(kept) > 1)
@@ -438,7 +438,11 @@ def _without_single(
             step = 2 * step if idle and len(waiting) > 2 * step else 1
             near = {n for unit in several for n in units.neighbours[unit] | units.siblings[unit]}
             if oracle.limit is not None and oracle.judge(kept).error < before:
-                near |= {unit for unit, error in _alone(oracle, kept).items() if error <= _MISSED * oracle.limit}
+                near |= {
+                    unit
+                    for unit, error in _errors_without_each(oracle, kept).items()
+                    if error <= _MISSED * oracle.limit
+                }
             waiting += [unit for unit in failed if unit in near]
             failed = [unit for unit in failed if unit not in near]
         elif len(several) > 1:
@@ -450,7 +454,7 @@ def _without_single(
     return kept
 
 
-def _alone(oracle: Oracle, kept: frozenset[int]) -> dict[int, float]:
+def _errors_without_each(oracle: Oracle, kept: frozenset[int]) -> dict[int, float]:
     """Return units to the error without them, as far as it was seen: of the smallest set that has all the others."""
     found: dict[int, tuple[int, float]] = {}
     for some, judged in oracle.asked.items():
@@ -463,7 +467,7 @@ def _alone(oracle: Oracle, kept: frozenset[int]) -> dict[int, float]:
 
 def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Without two or more that hang together, where dropping either of them alone does not ruin everything."""
-    alone = _alone(oracle, kept)
+    alone = _errors_without_each(oracle, kept)
     half = HALF * oracle.judge(()).error
     hope = _NEAR * oracle.limit if oracle.limit is not None else half
     if oracle.limit is not None and oracle.limit > _LOOSE * 2 * half:
@@ -500,9 +504,11 @@ def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups:
     return kept
 
 
-def _one_for_two(oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
+def _exchange_two_for_one(
+    oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]
+) -> frozenset[int]:
     """With a neighbour of the others in place of the unit that is hardly missed and of one beside it."""
-    alone = _alone(oracle, kept)
+    alone = _errors_without_each(oracle, kept)
     order = sorted(alone, key=lambda unit: (alone[unit], unit))
     if oracle.limit is None or len(kept) < _TRADED or not order or alone[order[0]] > _MISSED * oracle.limit:
         return kept

@@ -10,13 +10,13 @@ from ..protocols import Executed
 from ..reasons import NOTHING, Reason
 from .fix import TradePoint
 
-__all__ = ["ENGINE_OPTION", "UNCOMPILED", "ToKeep", "Tried"]
+__all__ = ["ENGINE_OPTION", "UNCOMPILED", "ToKeep", "TriedFix"]
 
 ENGINE_OPTION, UNCOMPILED = "engine option", "uncompiled module"
 """``ToKeep.unit`` of what makes an engine compute as its baseline does: all of it, or modules that it leaves out."""
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class TriedFix:
     """What came of running the target with something kept.
 
     state: "mended" (every output is as expected of the mode, or within the tolerance), "lessened" (the error is less
@@ -89,5 +89,5 @@ class ToKeep:
     modes: tuple[str, ...] = ()
     why: Reason = NOTHING
     text: str = ""
-    tried: Tried | None = None
+    tried: TriedFix | None = None
     beside: tuple[ToKeep, ...] = ()

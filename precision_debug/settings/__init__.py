@@ -8,9 +8,10 @@ one that no side reads is an error. A session reads them with ``value``.
 
 from .options import MEMORY_BUDGET
 from .setting import SAVED, SIDES, Kind, Setting, value, without_saving
-from .share import CALIBRATED, Taker, passed, read_by, share
+from .share import CALIBRATED, Taker, get_passed, read_by, share_settings
 
 __all__ = [
-    "CALIBRATED", "MEMORY_BUDGET", "SAVED", "SIDES", "Kind", "Setting", "Taker", "passed", "read_by", "share", "value",
+    "CALIBRATED", "MEMORY_BUDGET", "SAVED", "SIDES", "Kind", "Setting", "Taker", "get_passed", "read_by",
+    "share_settings", "value",
     "without_saving",
 ]  # fmt: skip

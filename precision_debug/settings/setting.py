@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ..errors import UsageError
 from ..reasons import Reason, say
-from ..safety.untrusted import visible
+from ..safety.untrusted import make_visible
 
 __all__ = [
     "BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "SAVED", "SCALE", "SIDES", "Kind", "Setting", "mode_setting",
@@ -42,7 +42,7 @@ def parse_shapes(texts: Sequence[str], *, option: str = "--input_shapes") -> dic
         name = name.strip()
         if not colon or not name:
             raise UsageError(say("no_input_named", value=text), where=option, hint=_SHAPE_FORM)
-        shape = _dims(dims.strip())
+        shape = _parse_dims(dims.strip())
         if shape is None:
             raise UsageError(say("no_shape", value=text), where=option, hint=_SHAPE_FORM)
         if shapes.setdefault(name, shape) != shape:
@@ -57,7 +57,7 @@ def parse_val_range(texts: Sequence[str], *, option: str = "--val_range") -> dic
     for text in texts:
         name, _, numbers = text.strip().rpartition(":")
         name = name.strip()
-        bounds = _bounds(numbers.strip())
+        bounds = _parse_bounds(numbers.strip())
         if bounds is None:
             raise UsageError(say("no_range", value=text), where=option, hint=_RANGE_FORM)
         low, high = bounds
@@ -80,7 +80,7 @@ def parse_renames(texts: Sequence[str]) -> dict[str, str]:
     return renames
 
 
-def _dims(text: str) -> tuple[int, ...] | None:
+def _parse_dims(text: str) -> tuple[int, ...] | None:
     inner = _unbracket(text)
     if inner == "" and text:
         return ()
@@ -90,7 +90,7 @@ def _dims(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
-def _bounds(text: str) -> tuple[float, float] | None:
+def _parse_bounds(text: str) -> tuple[float, float] | None:
     parts = _unbracket(text).split(",")
     if len(parts) != 2:
         return None
@@ -212,7 +212,7 @@ class Setting:
             words, many = [f"{name}:{kind}" for name, kind in raw.items()], True
         if self.flag and (self.nargs or not many) and not any(word.startswith("-") for word in words):
             return f"--{self.name} {shlex.join(words)}"
-        text = f"[{','.join(map(_literal, words))}]" if many else words[0]
+        text = f"[{','.join(map(_quote_name, words))}]" if many else words[0]
         return f"--option {shlex.quote(f'{self.name}={text}')}"
 
     def matters(self, side: str, mode: str) -> bool:
@@ -243,23 +243,24 @@ def value(table: Sequence[Setting], options: Mapping[str, Any], name: str) -> An
     return setting.default if raw is None or raw == "" else setting.read(raw)
 
 
-def _literal(name: str) -> str:
-    """Return a name between double quotes, as ``_names`` reads it; in escapes where somebody could not see what is
+def _quote_name(name: str) -> str:
+    """Return a name between double quotes, as ``_parse_names`` reads it; in escapes where somebody could not see
+    what is
     copied."""
     plain = json.dumps(name, ensure_ascii=False)
-    if visible(plain) == plain:
+    if make_visible(plain) == plain:
         return plain
     return '"' + name.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
 
 
-def _flag(_: Setting, raw: Any) -> bool:
+def _parse_flag(_: Setting, raw: Any) -> bool:
     text = str(raw).strip().lower()
     if text not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
         raise ValueError(f"{raw!r} is neither true nor false")
     return text in {"true", "1", "yes", "on"}
 
 
-def _whole(setting: Setting, raw: Any) -> int:
+def _parse_integer(setting: Setting, raw: Any) -> int:
     try:
         if isinstance(raw, bool):
             raise ValueError
@@ -271,7 +272,7 @@ def _whole(setting: Setting, raw: Any) -> int:
     return number
 
 
-def _number(setting: Setting, raw: Any) -> float:
+def _parse_number(setting: Setting, raw: Any) -> float:
     try:
         if isinstance(raw, bool):
             raise ValueError
@@ -284,7 +285,7 @@ def _number(setting: Setting, raw: Any) -> float:
     return number
 
 
-def _size(setting: Setting, raw: Any) -> int:
+def _parse_size(setting: Setting, raw: Any) -> int:
     text = str(raw).strip().upper().removesuffix("B").removesuffix("I")
     unit = text[-1:] if text[-1:] in _UNITS and not text[-1:].isdigit() else ""
     try:
@@ -298,14 +299,14 @@ def _size(setting: Setting, raw: Any) -> int:
     return size
 
 
-def _choice(setting: Setting, raw: Any) -> str:
+def _parse_choice(setting: Setting, raw: Any) -> str:
     word = str(raw).strip().lower()
     if word not in setting.choices:
         raise ValueError(f"'{raw}' is not one of {', '.join(setting.choices)}")
     return word
 
 
-def _text(_: Setting, raw: Any) -> str:
+def _parse_text(_: Setting, raw: Any) -> str:
     if isinstance(raw, (str, os.PathLike)):
         text = os.fspath(raw)
         if isinstance(text, str) and text:
@@ -314,7 +315,7 @@ def _text(_: Setting, raw: Any) -> str:
     raise ValueError(f"{raw!r} is not text")
 
 
-def _word(_: Setting, raw: Any) -> str:
+def _parse_word(_: Setting, raw: Any) -> str:
     if isinstance(raw, (str, os.PathLike)):
         word = os.fspath(raw)
         if isinstance(word, str):
@@ -322,12 +323,12 @@ def _word(_: Setting, raw: Any) -> str:
     raise ValueError(f"{raw!r} is not text")
 
 
-def _words(setting: Setting, raw: Any) -> tuple[str, ...]:
+def _parse_words(setting: Setting, raw: Any) -> tuple[str, ...]:
     alone = isinstance(raw, (str, os.PathLike))
-    return tuple(_word(setting, one) for one in ([raw] if alone else raw))
+    return tuple(_parse_word(setting, one) for one in ([raw] if alone else raw))
 
 
-def _names(_: Setting, raw: Any) -> tuple[str, ...]:
+def _parse_names(_: Setting, raw: Any) -> tuple[str, ...]:
     items = raw
     if isinstance(raw, str):
         text = raw.strip()
@@ -343,7 +344,7 @@ def _names(_: Setting, raw: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
-def _pairs(_: Setting, raw: Any) -> dict[str, str]:
+def _parse_pairs(_: Setting, raw: Any) -> dict[str, str]:
     if isinstance(raw, Mapping):
         words: Sequence[tuple[str, str, str]] = [(str(key), "=", str(value)) for key, value in raw.items()]
     else:
@@ -355,7 +356,7 @@ def _pairs(_: Setting, raw: Any) -> dict[str, str]:
     return {key.strip(): text.strip() for key, _equals, text in words}
 
 
-def _layers(_: Setting, raw: Any) -> dict[str, str]:
+def _parse_layers(_: Setting, raw: Any) -> dict[str, str]:
     if isinstance(raw, Mapping):
         return {str(name): str(kind) for name, kind in raw.items()}
     found = {}
@@ -367,7 +368,7 @@ def _layers(_: Setting, raw: Any) -> dict[str, str]:
     return found
 
 
-def _shapes(_: Setting, raw: Any) -> dict[str, tuple[int, ...]]:
+def _parse_shapes(_: Setting, raw: Any) -> dict[str, tuple[int, ...]]:
     if _are_words(raw) and not raw[0].startswith("{"):
         return parse_shapes(raw)
     raw = raw[0] if _are_words(raw) else raw
@@ -383,7 +384,7 @@ def _shapes(_: Setting, raw: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _ranges(_: Setting, raw: Any) -> dict[str, tuple[float, float]]:
+def _parse_ranges(_: Setting, raw: Any) -> dict[str, tuple[float, float]]:
     if isinstance(raw, str) or _are_words(raw):
         return parse_val_range([raw] if isinstance(raw, str) else raw)
     found = {}
@@ -397,7 +398,7 @@ def _ranges(_: Setting, raw: Any) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _renames(_: Setting, raw: Any) -> dict[str, str]:
+def _parse_renames(_: Setting, raw: Any) -> dict[str, str]:
     if isinstance(raw, Mapping):
         return {str(new): str(old) for new, old in raw.items()}
     return parse_renames([raw] if isinstance(raw, str) else raw)
@@ -409,9 +410,10 @@ def _are_words(raw: Any) -> bool:
 
 
 _READERS: Mapping[str, Callable[[Setting, Any], Any]] = {
-    "flag": _flag, "whole": _whole, "number": _number, "size": _size, "choice": _choice, "text": _text, "word": _word,
-    "names": _names, "words": _words, "pairs": _pairs, "layers": _layers,
-    "shapes": _shapes, "ranges": _ranges, "renames": _renames,
+    "flag": _parse_flag, "whole": _parse_integer, "number": _parse_number, "size": _parse_size,
+    "choice": _parse_choice, "text": _parse_text, "word": _parse_word,
+    "names": _parse_names, "words": _parse_words, "pairs": _parse_pairs, "layers": _parse_layers,
+    "shapes": _parse_shapes, "ranges": _parse_ranges, "renames": _parse_renames,
 }  # fmt: skip
 
 

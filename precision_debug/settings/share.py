@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
-from ..reasons import Reason, did_you_mean, say
+from ..reasons import Reason, say, suggest_nearest
 from .setting import SIDES, Setting
 
-__all__ = ["CALIBRATED", "Taker", "passed", "read_by", "share"]
+__all__ = ["CALIBRATED", "Taker", "get_passed", "read_by", "share_settings"]
 
 _PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "anew": False, "target_mode": "", "calibrated": ""}
 
 CALIBRATED = "calibrated"
 
 
-def passed(options: Mapping[str, Any], name: str) -> Any:
+def get_passed(options: Mapping[str, Any], name: str) -> Any:
     """Return what the core itself tells a session among its options, plain values too.
 
     "side", "seed", and "anew": it is one of several builds that are to differ as builds do, so that nothing that was
@@ -56,7 +56,7 @@ class Taker:
         )  # fmt: skip
 
 
-def share(
+def share_settings(
     options: Mapping[str, Any], takers: Sequence[Taker], tables: Mapping[str, Sequence[Setting]]
 ) -> tuple[dict[str, Any], ...]:
     """Return the settings of each taker, in their declared types.
@@ -67,8 +67,8 @@ def share(
     """
     found: tuple[dict[str, Any], ...] = tuple({} for _ in takers)
     places = [taker.side for taker in takers]
-    for key in sorted(options, key=lambda key: bool(_side_of(key))):  # those of one side last: they win
-        side = _side_of(key)
+    for key in sorted(options, key=lambda key: bool(_find_side(key))):  # those of one side last: they win
+        side = _find_side(key)
         name = key[len(side) + 1 :] if side else key
         if name in _PASSED:
             hint = "give it with --seed N" if name == "seed" else "leave it out"
@@ -78,7 +78,7 @@ def share(
         if not side:
             taken = [(place, one) for place, one in taken if not one.target_unless_said or places[place] == "target"]
         if not taken:
-            raise _not_taken(key, name, [taker for _, taker in asked], tables)
+            raise _make_not_taken_error(key, name, [taker for _, taker in asked], tables)
         for place, setting in taken:
             if options[key] is None:
                 continue
@@ -95,25 +95,25 @@ def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, An
     """Return those of ``options``, as they are, that one of the takers reads."""
 
     def is_read(key: str) -> bool:
-        side = _side_of(key)
+        side = _find_side(key)
         name = key[len(side) + 1 :] if side else key
         return any(side in ("", taker.side) and (taker.find(name) or taker.gatherer(name)) for taker in takers)
 
     return {key: value for key, value in options.items() if is_read(key)}
 
 
-def _side_of(key: str) -> str:
+def _find_side(key: str) -> str:
     """Return the side that a key names: "baseline" or "target" of "baseline.KEY" and "target.KEY", else ""."""
     return next((side for side in SIDES if key.startswith(f"{side}.")), "")
 
 
-def _not_taken(
+def _make_not_taken_error(
     key: str, name: str, asked: Sequence[Taker], tables: Mapping[str, Sequence[Setting]]
 ) -> UsageError:  # fmt: skip
     everywhere = [(backend, setting) for backend, table in tables.items() for setting in table]
     flagged = key == name and any(setting.flag for _, setting in everywhere if setting.name == name)
     where = f"--{name}" if flagged else f"--option {key}"
-    labels = [say("the_side", side=_side(taker.side), mode=taker.mode) for taker in asked]
+    labels = [say("the_side", side=_name_side(taker.side), mode=taker.mode) for taker in asked]
     what = (
         say("nobody_takes_it", first=labels[0], second=labels[1]) if len(labels) > 1
         else say("does_not_take_it", side=labels[0]) if labels else f"there is no {key.partition('.')[0]} here"
@@ -121,23 +121,23 @@ def _not_taken(
     hint = ""
     own = [(taker, setting) for taker in asked for setting in taker.table if setting.name == name]
     if own:
-        hint = _where_it_matters(*own[0])
+        hint = _explain_where_it_matters(*own[0])
     elif others := sorted({backend for backend, setting in everywhere if setting.name == name}):
         hint = say("others_setting", count=len(others), names=others)
     else:
         near = [s.name for taker in asked for s in taker.table if s.matters(taker.side, taker.mode)]
-        hint = did_you_mean(name, near) or did_you_mean(name, [setting.name for _, setting in everywhere])
+        hint = suggest_nearest(name, near) or suggest_nearest(name, [setting.name for _, setting in everywhere])
     tableless = [taker.backend for taker in asked if taker.backend and not taker.table]
     if tableless and (not hint or len(tableless) == len(asked)):
         hint = f"the backend {tableless[0]} declares no settings"
     return UsageError(what, where=where, hint=hint or say("settings_lists"))
 
 
-def _side(name: str) -> Reason:
+def _name_side(name: str) -> Reason:
     return say("baseline") if name == "baseline" else say("target")
 
 
-def _where_it_matters(taker: Taker, setting: Setting) -> str:
+def _explain_where_it_matters(taker: Taker, setting: Setting) -> str:
     if taker.side not in setting.sides:
-        return say("one_side_only", side=_side(setting.sides[0]))
+        return say("one_side_only", side=_name_side(setting.sides[0]))
     return say("it_matters_in", modes=" ".join(setting.modes))

@@ -34,10 +34,10 @@ from ..records import Doubt, ModelFiles, SessionSpec
 from ..settings import SIDES, Setting
 
 __all__ = [
-    "Recorder",
+    "CopyingHook",
     "Subject",
-    "nearly_the_same",
-    "same_bits",
+    "are_nearly_same",
+    "have_same_bits",
     "test_a_mode_that_cannot_run_says_what_it_needs",
     "test_a_model_that_cannot_be_read_is_refused",
     "test_a_second_run_shows_the_same",
@@ -99,12 +99,12 @@ class Subject:
         return next(mode for mode in self.backend.run_modes if mode.name == self.mode)
 
 
-def members(protocol: type) -> list[str]:
+def list_members(protocol: type) -> list[str]:
     """Return what a protocol asks for, by name."""
     return [name for name in vars(protocol) if not name.startswith("_")]
 
 
-class Recorder:
+class CopyingHook:
     """A hook that keeps a copy of everything."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Recorder:
         return [name for _, name in self.calls]
 
 
-def nearly_the_same(first: Any, second: Any) -> bool:
+def are_nearly_same(first: Any, second: Any) -> bool:
     """Return whether the difference of two arrays is within 5 % of the first, as L2 norms; enough for two INT8
     engines."""
     if first.shape != second.shape or first.dtype != second.dtype:
@@ -130,12 +130,12 @@ def nearly_the_same(first: Any, second: Any) -> bool:
     return bool(np.linalg.norm(other - one) <= 0.05 * np.linalg.norm(one))
 
 
-def same_bits(first: Any, second: Any) -> bool:
+def have_same_bits(first: Any, second: Any) -> bool:
     """Return whether two values have equal type, shape and bits; lists element by element, strings by value."""
     if first is None or second is None:
         return first is second
     if isinstance(first, list):
-        return isinstance(second, list) and len(first) == len(second) and all(map(same_bits, first, second))
+        return isinstance(second, list) and len(first) == len(second) and all(map(have_same_bits, first, second))
     if isinstance(first, dict):
         return bool(first == second)
     one, two = np.asarray(first), np.asarray(second)
@@ -163,7 +163,7 @@ def test_its_settings_are_declared(subject: Subject) -> None:
 def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> None:
     """The backend has every member of its protocol, and its modes have names of their own and known precisions."""
     backend = subject.backend
-    missing = [name for name in members(Backend) if not hasattr(backend, name)]
+    missing = [name for name in list_members(Backend) if not hasattr(backend, name)]
     assert missing == [], "protocols.Backend asks for these"
     assert isinstance(backend.capabilities, Capabilities)
     names = [mode.name for mode in backend.run_modes]
@@ -189,11 +189,11 @@ def test_constructing_it_imports_no_framework(subject: Subject) -> None:
         f"own = {{'precision_debug', 'numpy', 'ml_dtypes', {subject.import_name.partition('.')[0]!r}}}\n"
         f"print(*sorted(loaded - own - set({list(subject.light)!r}) - set(sys.stdlib_module_names)))"
     )
-    assert _printed(code).split() == [], "importing and constructing it loads these"
+    assert _run_and_read(code).split() == [], "importing and constructing it loads these"
 
 
 @functools.cache
-def _printed(code: str) -> str:
+def _run_and_read(code: str) -> str:
     """Return what a fresh interpreter prints; the same for all modes and models of a backend, so it is started once."""
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True,
@@ -238,7 +238,7 @@ def test_a_session_has_what_the_protocol_asks_for(subject: Subject) -> None:
     """A session that ran has every member of its protocol; its doubts, layers and columns are of the right type."""
     session = subject.open()
     session.run(subject.feeds[0])
-    missing = [name for name in members(Session) if not hasattr(session, name)]
+    missing = [name for name in list_members(Session) if not hasattr(session, name)]
     assert missing == [], "protocols.Session asks for these"
     assert all(isinstance(doubt, Doubt) for doubt in session.doubts)
     assert all(isinstance(layer, EngineLayer) for layer in session.layers)
@@ -272,7 +272,7 @@ def test_tensors_are_listed_before_the_run(subject: Subject) -> None:
 
 def test_the_hook_sees_every_tensor_once_in_order_and_the_rest_say_why_not(subject: Subject) -> None:
     """The hook is shown each listed tensor once, in order; the others say why they are not seen."""
-    session, hook = subject.open(), Recorder()
+    session, hook = subject.open(), CopyingHook()
     outputs = session.run(subject.feeds[0], hook)
     seen = [meta.name for meta in session.tensors if not meta.unseen]
     assert sorted(hook.names) == sorted(seen)
@@ -293,11 +293,11 @@ def test_the_hook_sees_every_tensor_once_in_order_and_the_rest_say_why_not(subje
 
 def test_an_output_is_shown_as_it_is_returned(subject: Subject) -> None:
     """An output that the hook is shown has the bits of the one that the run returns."""
-    session, hook = subject.open(), Recorder()
+    session, hook = subject.open(), CopyingHook()
     outputs = session.run(subject.feeds[0], hook)
     for meta in session.tensors:
         if meta.is_output and not meta.unseen and meta.view == "":
-            assert same_bits(hook.arrays[meta.name], outputs[meta.name]), meta.name
+            assert have_same_bits(hook.arrays[meta.name], outputs[meta.name]), meta.name
     session.close()
 
 
@@ -305,34 +305,34 @@ def test_the_hook_does_not_change_the_outputs(subject: Subject) -> None:
     """A run with a hook returns the same bits as one without."""
     session = subject.open()
     bare = session.run(subject.feeds[0])
-    hooked = session.run(subject.feeds[0], Recorder())
+    hooked = session.run(subject.feeds[0], CopyingHook())
     assert list(bare) == list(hooked)
-    assert all(same_bits(bare[name], hooked[name]) for name in bare)
+    assert all(have_same_bits(bare[name], hooked[name]) for name in bare)
     session.close()
 
 
 def test_a_second_run_shows_the_same(subject: Subject) -> None:
     """Two runs of one session show the hook the same tensors with the same bits."""
-    session, first, second = subject.open(), Recorder(), Recorder()
+    session, first, second = subject.open(), CopyingHook(), CopyingHook()
     session.run(subject.feeds[0], first)
     listed = [meta.name for meta in session.tensors]
     session.run(subject.feeds[0], second)
     assert first.calls == second.calls
-    assert all(same_bits(first.arrays[name], second.arrays[name]) for name in first.arrays)
+    assert all(have_same_bits(first.arrays[name], second.arrays[name]) for name in first.arrays)
     assert [meta.name for meta in session.tensors] == listed
     session.close()
 
 
 def test_only_the_named_tensors_are_shown(subject: Subject) -> None:
     """A run that names tensors shows the hook these alone, with the same bits; naming none shows none."""
-    session, everything = subject.open(), Recorder()
+    session, everything = subject.open(), CopyingHook()
     session.run(subject.feeds[0], everything)
     chosen = set(everything.names[::2])
-    some = Recorder()
+    some = CopyingHook()
     outputs = session.run(subject.feeds[0], some, chosen)
     assert some.names == [name for name in everything.names if name in chosen]
-    assert all(same_bits(some.arrays[name], everything.arrays[name]) for name in chosen)
-    none = Recorder()
+    assert all(have_same_bits(some.arrays[name], everything.arrays[name]) for name in chosen)
+    none = CopyingHook()
     assert list(session.run(subject.feeds[0], none, ())) == list(outputs)
     assert none.calls == []
     session.close()
@@ -344,7 +344,7 @@ class _Stop(Exception):
 
 def test_what_a_hook_raises_reaches_the_caller_as_itself(subject: Subject) -> None:
     """An exception that a hook raises reaches the caller as the same object."""
-    session, everything = subject.open(), Recorder()
+    session, everything = subject.open(), CopyingHook()
     session.run(subject.feeds[0], everything)
     last = min(2, len(everything.calls))
     assert last, "the hook was never called"
@@ -360,7 +360,7 @@ def test_what_a_hook_raises_reaches_the_caller_as_itself(subject: Subject) -> No
         session.run(subject.feeds[0], hook)
     assert caught.value is error
     assert len(calls) == last, "the hook was called after it had raised"
-    again = Recorder()
+    again = CopyingHook()
     session.run(subject.feeds[0], again)
     assert again.calls == everything.calls
     session.close()
@@ -440,7 +440,7 @@ def test_two_sessions_in_two_threads_that_wait_for_each_other(subject: Subject) 
     """Lockstep: each hook blocks until the other side has come as far."""
     sessions = [subject.open(), subject.open()]
     barrier = threading.Barrier(2, timeout=200)
-    recorders = [Recorder(), Recorder()]
+    recorders = [CopyingHook(), CopyingHook()]
     errors: list[BaseException] = []
 
     def work(side: int) -> None:
@@ -463,6 +463,6 @@ def test_two_sessions_in_two_threads_that_wait_for_each_other(subject: Subject) 
     assert recorders[0].calls == recorders[1].calls
     for name, array in recorders[0].arrays.items():
         other = recorders[1].arrays[name]
-        assert same_bits(array, other) if subject.agree else nearly_the_same(array, other), name
+        assert have_same_bits(array, other) if subject.agree else are_nearly_same(array, other), name
     for session in sessions:
         session.close()

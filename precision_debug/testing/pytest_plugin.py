@@ -75,7 +75,7 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
         from ..errors import PrecisionDebugError
         from ..report.formats import md
         from ..report.formats.json import load
-        from .thresholds import Thresholds, asserted, complaint_of
+        from .thresholds import Thresholds, add_test_claims, describe_complaint
 
         chosen = request.config.getoption("--precision_thresholds") if thresholds is None else thresholds
         try:
@@ -94,16 +94,18 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
             plain.save(stored)  # which it is no worse than
         missing = str(stored) if stored is not None and not stored.exists() else ""
         before = load(stored) if stored is not None and not missing else None
-        report = asserted(plain, wanted, before, must_match=thresholds is not None, missing=missing)
-        for name, value in _properties(report).items():  # pytest's own record_property warns where JUnit's family is 2
+        report = add_test_claims(plain, wanted, before, must_match=thresholds is not None, missing=missing)
+        for name, value in _list_properties(
+            report
+        ).items():  # pytest's own record_property warns where JUnit's family is 2
             request.node.user_properties.append((f"precision_debug.{name}", value))
         calls.append(None)
         kept = _keep(report, request, tmp_path, len(calls))
-        if md.place() is not None:
+        if md.step_summary_file() is not None:
             md.append(report, title=request.node.name)
-        problem = complaint_of(report, before)
+        problem = describe_complaint(report, before)
         if problem:
-            if said := md.annotation(report, title=request.node.name):
+            if said := md.make_annotation(report, title=request.node.name):
                 sys.stdout.write(f"\n{said}\n")  # pytest prints what a failed test has written, line by line
             pytest.fail(f"{problem}\nreport: {kept}", pytrace=False)
         return report
@@ -113,11 +115,11 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
 
 def _keep(report: Report, request: pytest.FixtureRequest, tmp_path: Path, call: int) -> Path:
     folder = request.config.getoption("--precision_reports")
-    name = f"{_name(request.node.nodeid) if folder else 'precision'}{f'.{call}' if call > 1 else ''}.html"
+    name = f"{_name_of_test(request.node.nodeid) if folder else 'precision'}{f'.{call}' if call > 1 else ''}.html"
     return report.save((Path(folder) if folder else tmp_path) / name)
 
 
-def _name(test: str) -> str:
+def _name_of_test(test: str) -> str:
     """Return a test's id as a file name that no other test has: FILE.TEST, with a digest where that does not say it
     all."""
     path = test.replace("::", ".").replace("/", ".")
@@ -127,12 +129,12 @@ def _name(test: str) -> str:
     return f"{plain.encode()[:_LONGEST].decode(errors='ignore')}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
 
 
-def _properties(report: Report) -> dict[str, object]:
-    from ..report.blame import culprits
+def _list_properties(report: Report) -> dict[str, object]:
+    from ..report.blame import named_culprits
 
     errors = [row.relative_l2 for row in report.outputs if row.relative_l2 is not None]
     return {
         "verdict": str(report.verdict),
-        "culprits": ", ".join(culprit.name for culprit in culprits(report)),
+        "culprits": ", ".join(culprit.name for culprit in named_culprits(report)),
         "output_rel_l2": max(errors, default=None),
     }

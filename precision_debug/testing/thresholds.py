@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..claims import Claim, State, held, opened, refuted
-from ..errors import UsageError, shortened
-from ..reasons import did_you_mean
+from ..claims import Claim, State, hold_claim, leave_claim_open, refute_claim
+from ..errors import UsageError, shorten
+from ..reasons import suggest_nearest
 from ..records import Doubt, Row, Status
-from ..report.blame import culprits, said_of
-from ..report.difference import TIMES, Change, difference
-from ..report.doubts import worded
+from ..report.blame import describe_culprit, named_culprits
+from ..report.difference import TIMES, Change, compare_reports
+from ..report.doubts import describe_doubt
 from ..report.model import Report
-from ..report.values import newly_broken
-from ..report.words import figure
-from ..safety.untrusted import refuse_special, visible
+from ..report.values import is_newly_broken
+from ..report.words import format_figure
+from ..safety.untrusted import make_visible, refuse_special
 
-__all__ = ["Thresholds", "asserted", "complaint", "complaint_of"]
+__all__ = ["Thresholds", "add_test_claims", "describe_complaint", "find_complaint"]
 
 _SHOWN = 5
 _KEYS = ("outputs", "times", "tensors", "operators")
@@ -69,8 +69,8 @@ class Thresholds:
         unknown = [key for key in plain if key not in _KEYS]
         if unknown:
             raise UsageError(
-                f"unknown key {_shown(unknown[0])}", where=where,
-                hint=did_you_mean(str(unknown[0]), _KEYS) or f"known: {', '.join(_KEYS)}",
+                f"unknown key {_shorten_value(unknown[0])}", where=where,
+                hint=suggest_nearest(str(unknown[0]), _KEYS) or f"known: {', '.join(_KEYS)}",
             )
         tables = {name: plain.get(name, {}) for name in ("tensors", "operators")}
         for name, table in tables.items():
@@ -79,10 +79,10 @@ class Thresholds:
             if any(not isinstance(key, str) for key in table):
                 raise UsageError("has a name that is not text", where=f"{where}.{name}", hint="put names in quotes")
         return cls(
-            outputs=None if plain.get("outputs") is None else _number(plain["outputs"], f"{where}.outputs"),
-            times=_number(plain.get("times", TIMES), f"{where}.times"),
+            outputs=None if plain.get("outputs") is None else _read_number(plain["outputs"], f"{where}.outputs"),
+            times=_read_number(plain.get("times", TIMES), f"{where}.times"),
             **{
-                name: {key: _number(value, f"{where}.{name}.{key}") for key, value in table.items()}
+                name: {key: _read_number(value, f"{where}.{name}.{key}") for key, value in table.items()}
                 for name, table in tables.items()
             },
         )
@@ -124,7 +124,7 @@ class Thresholds:
         return min(found, default=None)
 
 
-def asserted(
+def add_test_claims(
     report: Report, thresholds: Thresholds, golden: Report | None = None, *, must_match: bool = False, missing: str = ""
 ) -> Report:
     """Return the report with the claims of a test: its verdict, sentences and pages then are the test's, too.
@@ -133,53 +133,55 @@ def asserted(
     threshold is meant for this model, so one that no tensor falls under is open. missing: a golden report that is not
     there. Where thresholds cover every final output they decide in place of the report's own bounds, else beside them.
     """
-    claims = [*_of_thresholds(report, thresholds, golden, must_match=must_match)]
+    claims = [*_claim_thresholds(report, thresholds, golden, must_match=must_match)]
     if missing:
-        claims.append(opened("golden", Doubt(code="golden_missing", values={"file": missing})))
+        claims.append(leave_claim_open("golden", Doubt(code="golden_missing", values={"file": missing})))
     if golden is not None:
-        claims += _of_golden(report, golden, thresholds.times)
+        claims += _claim_golden(report, golden, thresholds.times)
     return dataclasses.replace(report, asserted=tuple(claims))
 
 
-def _of_thresholds(
+def _claim_thresholds(
     report: Report, thresholds: Thresholds, golden: Report | None, *, must_match: bool
 ) -> Iterator[Claim]:
     if not thresholds.given:
         return
     patterns = (*thresholds.tensors, *thresholds.operators)
-    unmatched = [name for name in patterns if not _matches(report, name, thresholds)]
+    unmatched = [name for name in patterns if not _does_match(report, name, thresholds)]
     if unmatched and must_match:
         names = tuple(unmatched)
-        yield opened("patterns", Doubt(code="threshold_unmatched", values={"names": names}), names=names)
-    found = [_over(row, thresholds, golden is None) for row in report.rows]
+        yield leave_claim_open("patterns", Doubt(code="threshold_unmatched", values={"names": names}), names=names)
+    found = [_explain_exceeded(row, thresholds, golden is None) for row in report.rows]
     over = tuple(text for text in found if text)
     covered = [thresholds.of_row(row) is not None for row in report.outputs]
     if golden is None and covered and all(covered):
-        yield _limits("within", over, thresholds)
+        yield _claim_limits("within", over, thresholds)
     elif golden is None and any(covered):  # of the others the report's own bounds decide
         own = [row for row in report.outputs if thresholds.of_row(row) is None and row.status is Status.FAIL]
-        yield _limits("within", (*over, *(f"{row.op_type} {row.name}: {row.status}" for row in own)), thresholds)
+        yield _claim_limits("within", (*over, *(f"{row.op_type} {row.name}: {row.status}" for row in own)), thresholds)
     else:
-        yield _limits("thresholds", over, thresholds)
+        yield _claim_limits("thresholds", over, thresholds)
 
 
-def _limits(code: str, over: Sequence[str], thresholds: Thresholds) -> Claim:
+def _claim_limits(code: str, over: Sequence[str], thresholds: Thresholds) -> Claim:
     if over:
         more = len(over) - _SHOWN
         said = "; ".join(over[:_SHOWN]) + (f"; … (+{more})" if more > 0 else "")
-        return refuted(code, Doubt(code="threshold_exceeded", values={"over": said}), over=tuple(over))
-    return held(code, thresholds=len(thresholds.tensors) + len(thresholds.operators) + (thresholds.outputs is not None))
+        return refute_claim(code, Doubt(code="threshold_exceeded", values={"over": said}), over=tuple(over))
+    return hold_claim(
+        code, thresholds=len(thresholds.tensors) + len(thresholds.operators) + (thresholds.outputs is not None)
+    )
 
 
-def _matches(report: Report, name: str, thresholds: Thresholds) -> bool:
+def _does_match(report: Report, name: str, thresholds: Thresholds) -> bool:
     if name in thresholds.operators:
         return any(row.op_type == name for row in report.rows)
     return any(fnmatch.fnmatchcase(row.name, name) for row in report.rows)
 
 
-def _of_golden(report: Report, golden: Report, times: float) -> Iterator[Claim]:
+def _claim_golden(report: Report, golden: Report, times: float) -> Iterator[Claim]:
     """Nothing is worse than in a stored report, and no culprit is new."""
-    changes = difference(golden, report, times=times)
+    changes = compare_reports(golden, report, times=times)
     worse = tuple(
         f"{tensor.op_type} {tensor.name}: {tensor.change}"
         + (" than in the golden report" if tensor.change is Change.WORSE else "")
@@ -187,50 +189,52 @@ def _of_golden(report: Report, golden: Report, times: float) -> Iterator[Claim]:
     )
     fresh = tuple(culprit.name for culprit in changes.fresh)
     if not (worse or fresh):
-        yield held("within", tensors=len(changes.tensors))
+        yield hold_claim("within", tensors=len(changes.tensors))
         return
     more = len(worse) - _SHOWN
     said = "; ".join([*worse[:_SHOWN], *([f"… (+{more})"] if more > 0 else []), *(f"new culprit {n}" for n in fresh)])
-    yield refuted("within", Doubt(code="golden_worse", values={"worse": said}), worse=worse, fresh=fresh)
+    yield refute_claim("within", Doubt(code="golden_worse", values={"worse": said}), worse=worse, fresh=fresh)
 
 
-def complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
-    """Return why a report is not good enough, the culprit first; "" where it is. See ``asserted``."""
-    return complaint_of(asserted(report, thresholds, golden, must_match=True), golden)
+def find_complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
+    """Return why a report is not good enough, the culprit first; "" where it is. See ``add_test_claims``."""
+    return describe_complaint(add_test_claims(report, thresholds, golden, must_match=True), golden)
 
 
-def complaint_of(report: Report, golden: Report | None = None) -> str:
+def describe_complaint(report: Report, golden: Report | None = None) -> str:
     """Return why a report with the claims of a test fails it; "" where it does not."""
     if not report.exit_status:
         return ""
     against = [claim for claim in report.claims if claim.state is not State.HELD]
-    over = [line for claim in against for key in ("over", "worse") for line in _lines(claim, key)]
-    fresh = {name for claim in against for name in _lines(claim, "fresh")}
+    over = [line for claim in against for key in ("over", "worse") for line in _describe_claim(claim, key)]
+    fresh = {name for claim in against for name in _describe_claim(claim, "fresh")}
     alone = golden is not None and not over  # then only who is new has to do with it
-    blamed = {culprit.name: culprit for culprit in culprits(report) if not alone or culprit.name in fresh}
+    blamed = {culprit.name: culprit for culprit in named_culprits(report) if not alone or culprit.name in fresh}
     lines = [f"{report.verdict}: {report.target.mode} against {report.baseline.mode}"]
-    lines += [said_of(report, culprit).en for culprit in blamed.values()]
+    lines += [describe_culprit(report, culprit).en for culprit in blamed.values()]
     lines += over[:_SHOWN]
     if len(over) > _SHOWN:
         lines.append(f"… and {len(over) - _SHOWN} more tensors")
     told = [claim for claim in against if claim.why is not None and not {"over", "worse"} & claim.evidence.keys()]
-    lines += [worded(claim.why).en for claim in told if claim.why is not None]
+    lines += [describe_doubt(claim.why).en for claim in told if claim.why is not None]
     if len(lines) == 1 and report.first_mismatch is not None:
         lines.append(f"first mismatch: {report.first_mismatch.op_type} {report.first_mismatch.name}")
-    return "\n".join(map(visible, lines))  # a test's failure goes to the terminal as it is
+    return "\n".join(map(make_visible, lines))  # a test's failure goes to the terminal as it is
 
 
-def _lines(claim: Claim, key: str) -> tuple[str, ...]:
+def _describe_claim(claim: Claim, key: str) -> tuple[str, ...]:
     found = claim.evidence.get(key, ())
     return found if isinstance(found, tuple) else ()
 
 
-def _over(row: Row, thresholds: Thresholds, alone: bool) -> str:
+def _explain_exceeded(row: Row, thresholds: Thresholds, alone: bool) -> str:
     """Return what a row exceeds. alone: no golden report says what its outputs may be."""
     most = thresholds.of_row(row)
     error = row.relative_l2
-    if newly_broken(row) and (most is not None or (row.is_output and alone and thresholds.given)):
-        return f"{row.op_type} {row.name}: {row.non_finite}" + ("" if most is None else f", allowed {figure(most)}")
+    if is_newly_broken(row) and (most is not None or (row.is_output and alone and thresholds.given)):
+        return f"{row.op_type} {row.name}: {row.non_finite}" + (
+            "" if most is None else f", allowed {format_figure(most)}"
+        )
     if most is None:
         return ""
     if error is None or math.isnan(error):
@@ -238,7 +242,11 @@ def _over(row: Row, thresholds: Thresholds, alone: bool) -> str:
         return f"{row.op_type} {row.name}: {'NaN or another shape' if compared else 'not compared'}" * bool(
             compared or row.is_output
         )
-    return f"{row.op_type} {row.name}: Rel L2 {figure(error)}, allowed {figure(most)}" if error > most else ""
+    return (
+        f"{row.op_type} {row.name}: Rel L2 {format_figure(error)}, allowed {format_figure(most)}"
+        if error > most
+        else ""
+    )
 
 
 def _read(path: Path) -> Any:
@@ -261,14 +269,14 @@ def _read(path: Path) -> Any:
             hint = "pip install 'precision_debug[yaml]', or write them in pyproject.toml"
             raise UsageError("PyYAML is not installed", where=str(path), hint=hint) from error
         try:
-            return yaml.load(text, _loader(yaml)) or {}
+            return yaml.load(text, _make_loader(yaml)) or {}
         except yaml.YAMLError as error:
             raise ValueError(" ".join(str(error).split())) from error
     except (ValueError, OSError, RecursionError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(path)) from error
 
 
-def _loader(yaml: Any) -> Any:
+def _make_loader(yaml: Any) -> Any:
     """PyYAML's safe loader, which takes 1e-3 for a number too, as YAML 1.2 does (1.1 asks for 1.0e-3)."""
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -279,14 +287,14 @@ def _loader(yaml: Any) -> Any:
     return Loader
 
 
-def _number(value: Any, where: str) -> float:
+def _read_number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
-        raise UsageError(f"expects a number, 0 or greater, got {_shown(value)}", where=where)
+        raise UsageError(f"expects a number, 0 or greater, got {_shorten_value(value)}", where=where)
     return float(value)
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     """As it was written, shortened; of a list or a table its kind: a few lines of YAML can hold billions of words."""
     if isinstance(value, (str, float, bool)) or value is None:
-        return shortened(repr(value), 80)
+        return shorten(repr(value), 80)
     return type(value).__name__

@@ -22,7 +22,7 @@ from unittest import mock
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.run import supervisor
 from precision_debug.run.outcome import Outcome
-from precision_debug.safety.untrusted import visible
+from precision_debug.safety.untrusted import make_visible
 
 __all__ = [
     "CANARY", "ROOT", "Attack", "Lost", "command", "files_of", "holds", "own_error", "patience", "python", "spoiled",
@@ -95,7 +95,7 @@ def own_error(call: Callable[[], Any]) -> str:
         call()
     except PrecisionDebugError as error:
         text = str(error)
-        if not text or "\n" in text or visible(text) != text:
+        if not text or "\n" in text or make_visible(text) != text:
             raise Lost(f"the error is not a visible line: {text!r}") from error
         return text
     return ""
@@ -146,7 +146,7 @@ def _judged(said: Said) -> Said:
     if said.status >= 2 and said.err and not re.fullmatch(r"precision_debug: [^\n]+\n", said.err):
         raise Lost(f"an error that is not one line: {said.err[:300]!r}")
     for text in (said.out, said.err):
-        if visible(text, keep="\n\t") != text:
+        if make_visible(text, keep="\n\t") != text:
             raise Lost(f"steers the terminal: {text[:200]!r}")
     return said
 

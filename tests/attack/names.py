@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from precision_debug.report import Report, write
-from precision_debug.safety.untrusted import visible
+from precision_debug.safety.untrusted import make_visible
 
 from .case import Lost, command
 from .whole import whole_report
@@ -113,7 +113,7 @@ def web_and_markdown(random_: random.Random, folder: Path) -> None:
         if not link.startswith("data:image/") and not beside(link):
             raise Lost(f"a link to elsewhere: {link[:80]!r}")
     for text in (page, markdown):
-        if visible(text, keep="\n\t") != text:
+        if make_visible(text, keep="\n\t") != text:
             raise Lost("hidden characters were written")
 
 

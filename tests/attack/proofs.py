@@ -23,7 +23,7 @@ from precision_debug import Report, compare
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.run.saved import SavedOutputs, save_inputs
-from precision_debug.testing.thresholds import Thresholds, asserted
+from precision_debug.testing.thresholds import Thresholds, add_test_claims
 
 from .case import Lost
 
@@ -147,6 +147,6 @@ def criteria_of_a_test(random_: random.Random, _: Path) -> None:
     golden = _compared("", **marks) if random_.random() < 0.5 else None
     told = (wrong, thresholds, golden is not None)
     if wrong:
-        _must_fail(asserted(report, thresholds, golden), told)
-    elif asserted(report, thresholds, golden).exit_status:
+        _must_fail(add_test_claims(report, thresholds, golden), told)
+    elif add_test_claims(report, thresholds, golden).exit_status:
         raise Lost(f"a right pair is no pass: {told}")

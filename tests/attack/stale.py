@@ -169,7 +169,7 @@ def tmpdirs(random_: random.Random, folder: Path) -> None:
             stay.add(path.name)
     with mock.patch.object(tempfile, "tempdir", str(folder)):
         locked_folder.clear_scratch()
-        with locked_folder.scratch() as (mine, _):
+        with locked_folder.make_scratch_folder() as (mine, _):
             locked_folder.clear_scratch()
             if not mine.is_dir():
                 raise Lost("a folder that is held was cleared")

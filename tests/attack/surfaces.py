@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # Python 3.10, where pytest brings it
 from onnx_models import if_model, mlp
 
 from precision_debug.events import ShardDone
-from precision_debug.feeds.polygraphy_json import iteration_text
+from precision_debug.feeds.polygraphy_json import write_iteration_text
 from precision_debug.observe.shard import Shard
 from precision_debug.products.search.search_run import EVALUATIONS, search
 from precision_debug.records import ModelFiles, RunSpec
@@ -34,10 +34,10 @@ from precision_debug.run.answers import UserCompare
 from precision_debug.run.criterion import CheckCommand
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.parallel_run import Checkpoint, execute
-from precision_debug.safety.untrusted import visible
+from precision_debug.safety.untrusted import make_visible
 from precision_debug.search.request import SearchRequest
 from precision_debug.settings.options import Workers
-from precision_debug.testing.thresholds import Thresholds, complaint
+from precision_debug.testing.thresholds import Thresholds, find_complaint
 
 from .case import CANARY, Lost, command, own_error, spoiled, spoiled_text
 from .names import report_of
@@ -83,8 +83,8 @@ def thresholds(random_: random.Random, folder: Path) -> None:
     if len(said) > 2000:
         raise Lost(f"a line of {len(said)} characters")
     if found:
-        said = complaint(report_of(random_), found[0])
-        if visible(said, keep="\n") != said or said.count("\n") > 20:
+        said = find_complaint(report_of(random_), found[0])
+        if make_visible(said, keep="\n") != said or said.count("\n") > 20:
             raise Lost(f"what a test fails with steers the terminal: {said[:200]!r}")
         if ending == "project":
             table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
@@ -94,7 +94,7 @@ def thresholds(random_: random.Random, folder: Path) -> None:
 
 def results(random_: random.Random, folder: Path) -> None:
     """Outputs that Polygraphy saved, or something like them: told, put together, or refused in one line."""
-    text = iteration_text("r", {"y": np.ones((2, 3), np.float32)}, 0.5)
+    text = write_iteration_text("r", {"y": np.ones((2, 3), np.float32)}, 0.5)
     good = {"lst": [["r", [json.loads(text)] * 2]], "polygraphy_class": "RunResults"}
     path = folder / "o.json"
     path.write_text(spoiled_text(random_, good), encoding="utf-8", errors="surrogatepass")

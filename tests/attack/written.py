@@ -14,14 +14,14 @@ from unittest import mock
 
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.products.search.sweep.result import Mode, Speed, Sweep
-from precision_debug.products.search.sweep.run import file_name
+from precision_debug.products.search.sweep.run import report_file_name
 from precision_debug.products.search.sweep.write import as_text
 from precision_debug.products.search.sweep.write import write as write_sweep
-from precision_debug.products.tools.script import script_of
+from precision_debug.products.tools.script import make_script
 from precision_debug.records import ModelFiles, RunSpec, SessionSpec, TensorMeta, Tolerance
 from precision_debug.report import outputs, write
 from precision_debug.report.formats import md
-from precision_debug.safety.untrusted import visible
+from precision_debug.safety.untrusted import make_visible
 
 from .case import Lost, command
 from .names import Tags, beside, hostile_name, live_markdown, report_of, workbook
@@ -40,7 +40,7 @@ def _markdown(text: str) -> None:
     problem = live_markdown(text)
     if problem:
         raise Lost(problem)
-    if visible(text, keep="\n") != text:
+    if make_visible(text, keep="\n") != text:
         raise Lost("hidden characters were written")
 
 
@@ -56,7 +56,7 @@ def _page(path: Path, *, scripts: int) -> None:
     for link in tags.links:
         if not beside(link):
             raise Lost(f"a link to elsewhere: {link[:80]!r}")
-    if visible(text, keep="\n\t") != text:
+    if make_visible(text, keep="\n\t") != text:
         raise Lost(f"hidden characters in {path.name}")
 
 
@@ -90,7 +90,7 @@ def _sweep(random_: random.Random) -> Sweep:
             name=text(), model=text(), refused=random_.choice(("", text())), verdict=text(), samples=1,
             mean_rel=number(), share_over_1pct=0.5, rel_l2=number(), worst=text(), worst_rel_l2=0.5, culprit=text(),
             cause=text(), scores={text(): number()}, speeds=random_.choice(((), (speed,))), failed={"1": text()},
-            report=f"s.modes/{file_name(text())}.json", against=text(),
+            report=f"s.modes/{report_file_name(text())}.json", against=text(),
         )  # fmt: skip
 
     modes = (mode(), mode(), mode())
@@ -125,7 +125,7 @@ def scripts(random_: random.Random, folder: Path) -> None:
         tolerance=Tolerance(atol=1e-300, rtol=0.5, check_error_stat=text()),
         options={"sample": text(), f"baseline.{text()}": text(), "metric": [text()]}, command=text(),
     )  # fmt: skip
-    tree = ast.parse(script_of(spec, [Path(f"{text()}.json".replace("\x00", ""))]))
+    tree = ast.parse(make_script(spec, [Path(f"{text()}.json".replace("\x00", ""))]))
     kinds = [type(node).__name__ for node in tree.body]
     if kinds != ["Expr", "Import", "Import", "FunctionDef", "If"]:
         raise Lost(f"a name became code: {kinds}")

@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from precision_debug.numbers import compare, kernel_status, native
+from precision_debug.numbers import compare, describe_kernel, native
 from precision_debug.records import Tolerance
 
 Array = np.ndarray
@@ -80,7 +80,7 @@ def read(arrays: tuple[Array, Array], threads: int) -> None:
 
 
 def ours(arrays: tuple[Array, Array], threads: int, tolerance: Tolerance = TOLERANCE) -> None:
-    with mock.patch.object(native, "available_cores", return_value=threads):
+    with mock.patch.object(native, "count_available_cores", return_value=threads):
         compare(*arrays, tolerance)
 
 
@@ -126,7 +126,7 @@ def ways(elements: int, threads: list[int]) -> tuple[list[Way], list[str]]:
     same = arrays[0], arrays[0].copy()
     narrow = {kind: pair(elements, np.dtype(kind)) for kind in (np.float16, ml_dtypes.bfloat16)}
     if native.load() is None:
-        notes.append(f"no C kernel in this table: {kernel_status()}")
+        notes.append(f"no C kernel in this table: {describe_kernel()}")
     else:
         for count in threads:
             found.append(Way("ours, C", "float32", count, partial(ours, arrays, count), size))
@@ -208,7 +208,7 @@ def targets(found: list[Way], threads: list[int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--elements", type=int, default=10_000_000)
-    cores = native.available_cores()
+    cores = native.count_available_cores()
     parser.add_argument("--threads", default=",".join(map(str, sorted({1, cores}))))
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
@@ -216,7 +216,7 @@ def main() -> None:
     load = f", load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     found, notes = ways(options.elements, threads)
     run(found, options.rounds)
-    print(f"\n{options.elements} elements, {options.rounds} rounds, {cores} cores{load}; {kernel_status()}\n")
+    print(f"\n{options.elements} elements, {options.rounds} rounds, {cores} cores{load}; {describe_kernel()}\n")
     table(found)
     targets(found, threads)
     for note in notes:

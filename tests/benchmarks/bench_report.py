@@ -51,11 +51,11 @@ def write_plainly(report: object, path: Path) -> None:
 
     import xlsxwriter
 
-    from precision_debug.report.layout import columns
+    from precision_debug.report.layout import list_columns
 
     book = xlsxwriter.Workbook(str(path), {"constant_memory": True})
     sheet = book.add_worksheet()
-    layout = columns(report)  # type: ignore[arg-type]
+    layout = list_columns(report)  # type: ignore[arg-type]
     for line, row in enumerate(report.rows, 1):  # type: ignore[attr-defined]
         for number, column in enumerate(layout):
             value = column.get(row)

@@ -81,7 +81,7 @@ def beside(model: Path, name: str, shape: tuple[int, ...], mode: str, each: int,
     """Compared and bare runs in turn, in one process, so that whatever else the machine does slows both."""
     code = (
         "import sys, time, tempfile\nfrom pathlib import Path\nimport numpy as np\n"
-        "from precision_debug.events import written\nfrom precision_debug.records import ModelFiles, RunSpec\n"
+        "from precision_debug.events import to_plain_event\nfrom precision_debug.records import ModelFiles, RunSpec\n"
         "from precision_debug.run import pipeline\nfrom precision_debug.run.plan import make_plan\n"
         "class Quiet:\n    def write(self, event): pass\n"
         f"spec = RunSpec(model=ModelFiles(model_file={str(model)!r}), run_mode={mode!r}, explain='off')\n"
@@ -214,7 +214,7 @@ def merge() -> None:
     merged = (time.process_time() - begun) / (25 * len(read))
     begun = time.process_time()
     for text in texts:
-        json.dumps(events.written(events.ShardDone(text=text)))
+        json.dumps(events.to_plain_event(events.ShardDone(text=text)))
     kept = (time.process_time() - begun) / len(texts)
     begun = time.process_time()
     one = shard(100, 1)

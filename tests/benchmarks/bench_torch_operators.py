@@ -84,14 +84,14 @@ def stand_in() -> None:
         KERNELS[0] += time.perf_counter() - begun
 
     def array_of(tensor: Any) -> Any:
-        dtype = compare._dtype(tensor.dtype)
+        dtype = compare._numpy_dtype_of(tensor.dtype)
         flat = tensor.contiguous()
-        where = driver.device(0)
+        where = driver.open_device(0)
         return dtype and device.DeviceArray(where, flat.data_ptr(), tuple(tensor.shape), dtype, flat)
 
     driver.Device.lanes, driver.Device.threads = 1, lambda self, warps: 1  # type: ignore[method-assign]
     driver.Device.launch = timed  # type: ignore[method-assign]
-    compare.array_of = describe.array_of = array_of
+    compare.to_device_array = describe.to_device_array = array_of
     stream = types.SimpleNamespace(cuda_stream=0)
     torch.cuda.current_stream = lambda device=None: stream  # type: ignore[assignment,return-value]
 

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 
 class Coarse(torch.autograd.Function):
@@ -125,7 +125,7 @@ def main() -> None:
                 pstats.Stats(profile).sort_stats("tottime").print_stats(35)
             seconds[explain].append(time.process_time() - begun)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            said = lead(report)[0].en if explain == "fast" else ""
+            said = lead_sentences(report)[0].en if explain == "fast" else ""
             figures = f"bare {seconds['bare'][-1]:.2f} s, {explain} {seconds[explain][-1]:.2f} s"
             print(f"{figures}, rows {len(report.rows)}, {peak:.2f} GiB {said[:200]}", flush=True)
     one = statistics.median(seconds["bare"])

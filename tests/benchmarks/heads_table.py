@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import precision_debug
-from precision_debug.report.lead import lead
+from precision_debug.report.lead import lead_sentences
 
 CELLS = 64
 LOST, OWN = 0.9, 0.05
@@ -122,7 +122,7 @@ def lines(folder: Path) -> Iterator[str]:
             kept = report.to_keep
             fix = "" if kept is None or kept.tried is None else f"{kept.option} ({kept.tried.state})"
             head = name if joined else f"{name}, apart"
-            yield f"{head} | {gone} | {told} | {report.verdict} | {lead(report)[0].en} | {fix}"
+            yield f"{head} | {gone} | {told} | {report.verdict} | {lead_sentences(report)[0].en} | {fix}"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import precision_debug
 from precision_debug import registry
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import ModelFiles, Row, SessionSpec, Status
-from precision_debug.report.model import coverage
+from precision_debug.report.model import count_coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 TAGS = ("digits", "det", "rec", "nude", "minilm")
@@ -83,7 +83,7 @@ def line(tag: str, model: str, inputs: str, mode: str, baseline: str) -> Iterato
     yield str(counts[Status.FUSED_AWAY])
     yield str(counts[Status.UNMATCHED])
     yield str(counts[Status.NOT_COMPARED])
-    yield f"{coverage(rows).share:.1%}"
+    yield f"{count_coverage(rows).share:.1%}"
     yield f"{worst:.3g}"
     yield exact(model, inputs, mode)
     yield ", ".join(f"{name} {number}" for name, number in ran)

@@ -31,7 +31,7 @@ if __name__ == "__main__":
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 
-from precision_debug.testing.backend_contract import same_bits  # noqa: E402
+from precision_debug.testing.backend_contract import have_same_bits  # noqa: E402
 
 __all__ = ["Case", "Result", "cases", "run_case"]
 
@@ -143,7 +143,7 @@ def run_case(case: Case, folder: Path, modes: Sequence[str] = MODES) -> Result:
                 for meta in metas:
                     if meta.unseen:
                         result.unseen[_group(meta.unseen)] = result.unseen.get(_group(meta.unseen), 0) + 1
-                wrong = [name for name in first if not same_bits(first[name], second.get(name))]
+                wrong = [name for name in first if not have_same_bits(first[name], second.get(name))]
             else:
                 pairs = [(meta.origin or meta.name, meta.name) for meta in metas if meta.name in first]
                 pairs = [(one, two) for one, two in pairs if one in base]
@@ -172,7 +172,7 @@ def _run(session: Any, feeds: dict[str, Any]) -> tuple[dict[str, Any], list[Any]
 
 
 def _close(first: Any, second: Any, tolerance: float) -> bool:
-    if same_bits(first, second):
+    if have_same_bits(first, second):
         return True
     if first.shape != second.shape or first.dtype.kind in "OUS":
         return False

@@ -38,7 +38,7 @@ import numpy as np
 import torch
 import torch_architectures
 from precision_debug_torch.backend import open_model
-from precision_debug_torch.engine.nested_tensors import leaves
+from precision_debug_torch.engine.nested_tensors import iterate_leaves
 from precision_debug_torch.model import Model, example_feeds, from_module, read_model
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -181,7 +181,7 @@ def of_a_program(path: str, inputs: Any, mode: str) -> Callable[[], Any] | None:
 
 
 def arrays(result: Any) -> list[np.ndarray[Any, Any]]:
-    return [as_array(tensor) for _, tensor in leaves(result, "output")]
+    return [as_array(tensor) for _, tensor in iterate_leaves(result, "output")]
 
 
 def exported(module: Any, inputs: Any, folder: str) -> str:

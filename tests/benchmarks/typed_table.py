@@ -40,7 +40,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backends")]
 from precision_debug_tensorrt.engine.messages import Messages, make_logger  # noqa: E402
 from precision_debug_tensorrt.engine.options import read_options  # noqa: E402
 from precision_debug_tensorrt.engine.versions import RTX, load_api  # noqa: E402
-from precision_debug_tensorrt.make import build_for_chip, typed_source  # noqa: E402
+from precision_debug_tensorrt.make import build_for_chip, make_typed_source  # noqa: E402
 from precision_debug_tensorrt.model import OnnxModel, read_source  # noqa: E402
 from precision_debug_tensorrt.modes import recipe  # noqa: E402
 
@@ -190,7 +190,7 @@ def ours(path: Path, feeds: Mapping[str, Any], kind: str, folder: Path, options:
     logger = make_logger(api.trt, messages)
     chosen = recipe(f"rtx_{kind.lower()}")
     given = read_options({"side": "target", **options})
-    return typed_source(api, logger, messages, source_of(path), chosen, given, [feeds], folder)[0]
+    return make_typed_source(api, logger, messages, source_of(path), chosen, given, [feeds], folder)[0]
 
 
 def autocast(python: str, path: Path, inputs: Path, kind: str, to: Path) -> str:

@@ -38,7 +38,7 @@ def stamped(words: list[str], file: Path) -> tuple[int, list[tuple[float, str]]]
 
         from precision_debug.cli import main, progress
 
-        progress.bar = _stamping(stamp)  # type: ignore[assignment]
+        progress.show_progress = _stamping(stamp)  # type: ignore[assignment]
         stamp("command")
         status = main(words)
         stamp(f"exit status {status}")

@@ -27,7 +27,7 @@ import test_cuda_kernel as known
 
 from precision_debug import numbers
 from precision_debug.numbers.cuda.device import DeviceArray, start
-from precision_debug.numbers.cuda.driver import Device, device
+from precision_debug.numbers.cuda.driver import Device, open_device
 from precision_debug.records import Tolerance
 
 OUT = Path(os.environ.get("OUT", "output"))
@@ -198,7 +198,7 @@ def made(first: Any, second: Any) -> tuple[Any, Any]:
 def speed(gpu: Device) -> dict[str, Any]:
     import torch
 
-    from precision_debug.numbers.cuda.compare import array_of
+    from precision_debug.numbers.cuda.compare import to_device_array
 
     bandwidth = read_bandwidth()
     ceiling = bandwidth["read_GBps"]
@@ -214,7 +214,7 @@ def speed(gpu: Device) -> dict[str, Any]:
         base, target = made(first, second)
         if "-inf" in name:
             base.view(-1, 1024)[:, ::2] = target.view(-1, 1024)[:, ::2] = -float("inf")
-        one, two = array_of(base), array_of(target)
+        one, two = to_device_array(base), to_device_array(target)
         assert one is not None
         assert two is not None
         size, told = base.nbytes + target.nbytes, {}
@@ -266,7 +266,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=())
     chosen = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    gpu, wrong, result = device(0), 0, {}
+    gpu, wrong, result = open_device(0), 0, {}
     parts = {
         "start": lambda: starting(gpu), "cases": lambda: cases(gpu), "random": lambda: by_chance(gpu, chosen.seconds),
         "large": lambda: large(gpu), "speed": lambda: speed(gpu), "small": lambda: small(gpu),

@@ -30,7 +30,7 @@ from precision_debug_onnxruntime import on_device, session
 from precision_debug import compare, numbers
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.cuda.comparer import CudaComparer
-from precision_debug.numbers.cuda.driver import device
+from precision_debug.numbers.cuda.driver import open_device
 
 pairs: list[tuple[str, list[str]]] = []
 _plain = CudaComparer.compare
@@ -96,7 +96,7 @@ def main() -> int:
 def cases_from(first: int) -> int:
     session.IN_BODIES = "--bodies" in sys.argv
     CudaComparer.compare = checked  # type: ignore[method-assign]
-    chosen = on_device.device_comparer
+    chosen = on_device.make_device_comparer
     random = np.random.default_rng(0)
     image = {"x": random.standard_normal((2, 3, 16, 16)).astype(np.float32)}
     with tempfile.TemporaryDirectory() as temporary:
@@ -127,13 +127,13 @@ def cases_from(first: int) -> int:
             pairs.clear()
             _used[0] = 0
             told: dict[str, Any] = {"model": name, "mode": mode, **{k: str(v) for k, v in more.items()}}
-            on_device.device_comparer = chosen
-            free = device(0).memory()[0]
+            on_device.make_device_comparer = chosen
+            free = open_device(0).memory()[0]
             try:
                 report = compare(folder / f"{name}.onnx", run_mode=mode, seed=1, **more)
-                on_device.device_comparer = lambda spec: None
+                on_device.make_device_comparer = lambda spec: None
                 plain = compare(folder / f"{name}.onnx", run_mode=mode, seed=1, **more)
-                on_device.device_comparer = chosen
+                on_device.make_device_comparer = chosen
                 told["same rows as by the host"] = [*map(said, report.rows)] == [*map(said, plain.rows)]
                 if not told["same rows as by the host"]:
                     told["apart"] = [[*map(said, report.rows)], [*map(said, plain.rows)]]
@@ -147,7 +147,7 @@ def cases_from(first: int) -> int:
             except Exception as error:
                 told["failed"] = True
                 told["error"] = f"{type(error).__name__}: {error}"[:500]
-            told["MB more than before"] = round((free - device(0).memory()[0]) / 1e6)
+            told["MB more than before"] = round((free - open_device(0).memory()[0]) / 1e6)
             print(json.dumps(told), flush=True)
     return 0
 

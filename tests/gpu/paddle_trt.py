@@ -498,11 +498,11 @@ def _cache(folder: Path) -> str:
 
 def _fifty() -> list[str]:
     """The tensors that the marked engine of the recorded run computes, sorted."""
-    from precision_debug_paddle.engine.tensorrt import fused_names
+    from precision_debug_paddle.engine.tensorrt import list_fused_names
 
     from precision_debug.inspector import read_inspector
 
-    return sorted(fused_names(read_inspector(INSPECTOR)))
+    return sorted(list_fused_names(read_inspector(INSPECTOR)))
 
 
 def _row(folder: Path, name: str) -> dict[str, Any]:

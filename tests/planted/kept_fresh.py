@@ -27,11 +27,11 @@ from precision_debug.errors import PrecisionDebugError
 from precision_debug.events import FixFound
 from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
-from precision_debug.run.inputs import feeds_of
+from precision_debug.run.inputs import load_feeds
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.plan import Opening, make_plan
-from precision_debug.run.side import executed_of
-from precision_debug.search import Fix, Units, stays_low
+from precision_debug.run.side import count_executed
+from precision_debug.search import Fix, Units, does_stay_low
 from precision_debug.search.request import SearchRequest
 
 __all__ = ["CASES", "Planted", "brute", "searched"]
@@ -255,7 +255,7 @@ def brute(case: Planted, fix: Fix, spec: RunSpec, folder: Path) -> tuple[int, in
     smaller ones; where none was found, all of one unit."""
     plan = make_plan(spec, work_dir=str(folder))
     assert plan.baseline is not None
-    given = feeds_of(spec, plan, ())
+    given = load_feeds(spec, plan, ())
     feeds, theirs = given.feeds[0], given.for_target().feeds
     keeper = plan.target.capabilities.keeper
     assert keeper is not None
@@ -275,7 +275,7 @@ def brute(case: Planted, fix: Fix, spec: RunSpec, folder: Path) -> tuple[int, in
         except PrecisionDebugError:
             return float("inf"), None
         got = [np.array(value, np.float64) for value in session.run(theirs[0]).values()]
-        ran = executed_of(opening, session)
+        ran = count_executed(opening, session)
         session.close()
         errors = [
             np.linalg.norm(mine - value) / np.linalg.norm(mine) for mine, value in zip(exact.values(), got, strict=True)
@@ -293,7 +293,7 @@ def brute(case: Planted, fix: Fix, spec: RunSpec, folder: Path) -> tuple[int, in
     for several in dict.fromkeys([*inside, *itertools.islice(smaller, _MOST)]):
         count += 1
         error, ran = run(several)
-        if error <= limit and stays_low(units, units.keys(several), was, ran):
+        if error <= limit and does_stay_low(units, units.keys(several), was, ran):
             least = min(least, len(several))
     whole = next(smaller, None) is None
     return (0 if fix.state != "found" and least == most else least), count, whole

@@ -291,14 +291,14 @@ def recorded(folder: Path, names: list[str]) -> None:
 def outcome(case: Case, folder: Path, step: str = "backward") -> tuple[bool, str]:
     """Whether it is as its label says, and what was said. folder: with the case's recorded step."""
     import precision_debug
-    from precision_debug.report.lead import lead
+    from precision_debug.report.lead import lead_sentences
 
     report = precision_debug.compare(
         f"{Path(__file__)}:make_{case.name}", run_mode=case.mode, device="cpu", step=step,
         from_step=str(folder), explain="fast", **case.settings,
     )  # fmt: skip
     culprits = report.explanation.culprits if report.explanation is not None else ()
-    said = lead(report)[0].en
+    said = lead_sentences(report)[0].en
     if not case.label:
         return not culprits and report.exit_status == 0, said
     if not culprits:

@@ -400,7 +400,7 @@ def outcome(case: Case) -> tuple[bool, str]:
     from precision_debug_torch.live import compare_module
 
     from precision_debug.records import Tolerance
-    from precision_debug.report.lead import lead
+    from precision_debug.report.lead import lead_sentences
 
     torch.manual_seed(0)
     module, inputs, loss, optimiser = case.make()
@@ -409,7 +409,7 @@ def outcome(case: Case) -> tuple[bool, str]:
         explain="fast", tolerance=Tolerance(given=False),
     )  # fmt: skip
     culprits = report.explanation.culprits if report.explanation is not None else ()
-    said = lead(report)[0].en
+    said = lead_sentences(report)[0].en
     if not case.label:
         return not culprits and report.exit_status == 0, said
     if not culprits:

@@ -878,10 +878,10 @@ def report_of(one: Case, **changed: Any) -> Any:
 
 def outcome(one: Case) -> tuple[bool, bool, str, str]:
     """Whether status and first culprit are as labelled, whether the cause is, what was said, what the fix brought."""
-    from precision_debug.report.lead import lead
+    from precision_debug.report.lead import lead_sentences
 
     report = report_of(one)
-    said = f"({report.exit_status}) {lead(report)[0].en}"
+    said = f"({report.exit_status}) {lead_sentences(report)[0].en}"
     culprits = report.explanation.culprits if report.explanation is not None else ()
     if not one.who:
         return not culprits and report.exit_status == 0, True, said, ""

@@ -26,12 +26,12 @@ def describe(path: str) -> Description:
         format=f"LiteRT model, schema version {flat.model.version}",
         inputs=read_inputs(graph, raw=True),
         outputs=[InputMeta(name=value.name, dtype=value.dtype, shape=value.shape) for value in ends],
-        layers=list(_layers(graph)),
-        weights=list(_weights(flat)),
+        layers=list(_iterate_layers(graph)),
+        weights=list(_iterate_weights(flat)),
     )
 
 
-def _layers(graph: Graph) -> Iterator[DescribedLayer]:
+def _iterate_layers(graph: Graph) -> Iterator[DescribedLayer]:
     tensors = graph.flat.main.tensors
     for made in graph.made.values():
         first = made[0]
@@ -43,7 +43,7 @@ def _layers(graph: Graph) -> Iterator[DescribedLayer]:
         )  # fmt: skip
 
 
-def _weights(flat: Flat) -> Iterator[DescribedWeight]:
+def _iterate_weights(flat: Flat) -> Iterator[DescribedWeight]:
     for tensor in flat.main.tensors:
         if not flat.is_constant(tensor):
             continue

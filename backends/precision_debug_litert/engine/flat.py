@@ -93,8 +93,8 @@ class Flat:
         kind, raw = dtype_of(tensor.type), self.stored(self.model.buffers[tensor.buffer])
         shape = tuple(int(size) for size in (tensor.shape if tensor.shape is not None else ()))
         if kind in _PACKED:
-            return _unpacked(raw, *_PACKED[kind], shape)
-        dtype = _numpy(kind)
+            return _unpack_codes(raw, *_PACKED[kind], shape)
+        dtype = _numpy_type(kind)
         size = int(np.prod(shape, dtype=np.int64))
         if dtype is None or raw.nbytes < size * dtype.itemsize:
             return None
@@ -151,7 +151,7 @@ def scale_of(tensor: Any) -> tuple[Array, Array, int | None] | None:
     return scale, zero.astype(np.int64), int(held.quantizedDimension)
 
 
-def _numpy(kind: str) -> np.dtype[Any] | None:
+def _numpy_type(kind: str) -> np.dtype[Any] | None:
     if kind == "bfloat16":
         import ml_dtypes
 
@@ -163,7 +163,7 @@ def _numpy(kind: str) -> np.dtype[Any] | None:
         return None
 
 
-def _unpacked(raw: Array, bits: int, signed: bool, shape: tuple[int, ...]) -> Array:
+def _unpack_codes(raw: Array, bits: int, signed: bool, shape: tuple[int, ...]) -> Array:
     """Codes that share bytes, the lowest bits first, as int8."""
     each = 8 // bits
     parts = np.stack([(raw >> (bits * place)) & ((1 << bits) - 1) for place in range(each)], axis=-1).reshape(-1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.records import Operator
+from precision_debug.records import GraphOperator
 
 from ..naming import dtype_of, operator_type
 from .flat import Flat, scale_of
@@ -81,7 +81,7 @@ class Graph:
             for value in self.values.values() for index in (value.index, *value.constants)
         )  # fmt: skip
 
-    def operator(self, value: Value) -> Operator:
+    def operator(self, value: Value) -> GraphOperator:
         """With its options as plain values, and its constants in real numbers."""
         op, tensors = self.flat.main.operators[value.place], self.flat.main.tensors
         constants = {}
@@ -90,7 +90,9 @@ class Graph:
             array = self.flat.array(tensors[index]) if array is None else array
             if array is not None:
                 constants[tensors[index].name.decode()] = array
-        return Operator(op_type=value.op_type, attributes=_plain(op.builtinOptions), parameters=constants)
+        return GraphOperator(
+            op_type=value.op_type, attributes=_list_plain_options(op.builtinOptions), parameters=constants
+        )
 
 
 def read_graph(flat: Flat) -> Graph:
@@ -146,7 +148,7 @@ def _shape(tensor: Any) -> tuple[int | str, ...] | None:
     return tuple(int(size) if size >= 0 else f"dim{place}" for place, size in enumerate(shape))
 
 
-def _plain(options: Any) -> Mapping[str, Any]:
+def _list_plain_options(options: Any) -> Mapping[str, Any]:
     """Numbers, truth values and texts among an operator's options."""
     if options is None:
         return {}

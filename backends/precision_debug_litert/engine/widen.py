@@ -17,7 +17,7 @@ from ..naming import dtype_of, operator_type
 from .flat import Flat, scale_of
 from .graph import BODIES, STATES
 
-__all__ = ["QUANTISED", "Widened", "widened"]
+__all__ = ["QUANTISED", "Widened", "widen_operators"]
 
 QUANTISED = "/quantised"
 """Behind the name of what a widened operator makes, where others read it as the file has it."""
@@ -40,7 +40,7 @@ class Widened:
     own: frozenset[str]
 
 
-def widened(flat: Flat, places: Collection[int] | None = None) -> Widened:
+def widen_operators(flat: Flat, places: Collection[int] | None = None) -> Widened:
     """places: of the operators, in the file's order; None: all, and the model's inputs and outputs with them.
 
     ``flat`` itself is changed.
@@ -81,17 +81,17 @@ class _Work:
 
     def quantised(self, op: Any) -> bool:
         """Return whether anything of it is; not where it only widens a constant."""
-        reads = [int(one) for one in _listed(op.inputs) if int(one) >= 0]
+        reads = [int(one) for one in _to_list(op.inputs) if int(one) >= 0]
         if self.kind(op) == "DEQUANTIZE" and dtype_of(self.tensor(reads[0]).type) in _HALVES:
             return not self.flat.is_constant(self.tensor(reads[0])) and self.tensor(reads[0]).sparsity is None
-        return any(self.is_code(one) for one in [*reads, *map(int, _listed(op.outputs))] if one >= 0)
+        return any(self.is_code(one) for one in [*reads, *map(int, _to_list(op.outputs))] if one >= 0)
 
     def able(self, op: Any) -> bool:
         """Return whether it can compute in float32: no subgraph, no state, and every quantised constant can be
         undone."""
-        if self.kind(op) in BODIES | STATES or _listed(op.intermediates) or not self.quantised(op):
+        if self.kind(op) in BODIES | STATES or _to_list(op.intermediates) or not self.quantised(op):
             return False
-        for index in (int(one) for one in _listed(op.inputs) if int(one) >= 0):
+        for index in (int(one) for one in _to_list(op.inputs) if int(one) >= 0):
             tensor = self.tensor(index)
             if tensor.isVariable:
                 return False
@@ -110,7 +110,7 @@ class _Work:
         main = self.flat.main
         readers: dict[int, set[int]] = {}
         for place, op in enumerate(main.operators):
-            for one in _listed(op.inputs):
+            for one in _to_list(op.inputs):
                 readers.setdefault(int(one), set()).add(place)
         if self.all:
             for place, index in enumerate(main.inputs):
@@ -120,8 +120,8 @@ class _Work:
             if place not in able:
                 self.ops.append(op)
                 continue
-            op.inputs = [self._read(int(one)) for one in _listed(op.inputs)]
-            makes = [int(one) for one in _listed(op.outputs)]
+            op.inputs = [self._read(int(one)) for one in _to_list(op.inputs)]
+            makes = [int(one) for one in _to_list(op.outputs)]
             codes = [index for index in makes if index >= 0 and self.is_code(index)]
             reads_after = [self._float_of(one, renamed=True) if one in codes else one for one in makes]
             op.outputs = reads_after
@@ -245,5 +245,5 @@ class _Work:
                     end.tensorIndex = self.real.get(int(end.tensorIndex), end.tensorIndex)
 
 
-def _listed(found: Any) -> list[Any]:
+def _to_list(found: Any) -> list[Any]:
     return [] if found is None else list(found)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
-__all__ = ["PLAIN", "GgufFile", "Weight", "data_of", "numbers_of", "read_file", "write_widened"]
+__all__ = ["PLAIN", "GgufFile", "Weight", "read_data", "read_file", "read_numbers", "write_widened"]
 
 PLAIN = {0: np.dtype(np.float32), 1: np.dtype(np.float16), 30: np.dtype(ml_dtypes.bfloat16)}
 """ggml's types whose numbers stand one by one, F32, F16 and BF16; all others are made of blocks."""
@@ -153,7 +153,7 @@ def _read_one(path: str) -> GgufFile:
                     alignment=alignment)  # fmt: skip
 
 
-def data_of(weight: Weight, size: int) -> bytes:
+def read_data(weight: Weight, size: int) -> bytes:
     """Return a weight's data, so many bytes. Raises OSError or ValueError."""
     with Path(weight.file).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         data = mapped[weight.start : weight.start + size]
@@ -162,10 +162,10 @@ def data_of(weight: Weight, size: int) -> bytes:
     return data
 
 
-def numbers_of(weight: Weight, size: int, decode: Decode) -> Any:
+def read_numbers(weight: Weight, size: int, decode: Decode) -> Any:
     """Return a weight in float32, which is exact of each type. size: bytes of its data. Raises OSError or
     ValueError."""
-    data = data_of(weight, size)
+    data = read_data(weight, size)
     if weight.kind in PLAIN:
         return np.frombuffer(data, PLAIN[weight.kind]).astype(np.float32).reshape(weight.shape)
     return decode(weight.kind, data, weight.elements).reshape(weight.shape)
@@ -195,7 +195,7 @@ def write_widened(
             if weight.name in wide:
                 file.write(np.ascontiguousarray(numbers(weight), np.float32).tobytes())
             else:
-                file.write(data_of(weight, size(weight)))
+                file.write(read_data(weight, size(weight)))
         file.write(bytes(-file.tell() % model.alignment))
 
 
@@ -211,14 +211,14 @@ def _with_values(head: bytes, pairs: int, values: Mapping[str, Any]) -> tuple[by
         pair = head[begin : reader.file.tell()]
         if key in waiting:
             value = waiting.pop(key)
-            pair = b"" if value is None else _pair(key, kind, value)
+            pair = b"" if value is None else _encode_pair(key, kind, value)
         kept.append(pair)
-    kept += [_pair(key, _kind_of(value), value) for key, value in waiting.items() if value is not None]
+    kept += [_encode_pair(key, _kind_of(value), value) for key, value in waiting.items() if value is not None]
     kept = [pair for pair in kept if pair]
     return b"".join(kept), len(kept)
 
 
-def _pair(key: str, kind: int, value: Any) -> bytes:
+def _encode_pair(key: str, kind: int, value: Any) -> bytes:
     name = key.encode()
     front = struct.pack("<Q", len(name)) + name + struct.pack("<I", kind)
     if kind == _TEXT:

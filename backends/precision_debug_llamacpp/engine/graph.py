@@ -20,7 +20,7 @@ import numpy as np
 
 from .library import Library, Tensor
 
-__all__ = ["INPUT", "OUTPUT", "TYPES", "Key", "Node", "NodeCounter", "Seen", "attributes_of", "listed", "see"]
+__all__ = ["INPUT", "OUTPUT", "TYPES", "Key", "Node", "NodeCounter", "Seen", "attributes_of", "list_nodes", "read_node"]
 
 INPUT, OUTPUT = "input_ids", "result_output"
 
@@ -94,7 +94,7 @@ class NodeCounter:
         return name, op, self._count[name, op] - 1
 
 
-def see(library: Library, address: int, counter: NodeCounter) -> Seen:
+def read_node(library: Library, address: int, counter: NodeCounter) -> Seen:
     """Return a node while the callback has it."""
     tensor = Tensor.from_address(address)
     sources = [(int(one), _name(Tensor.from_address(one))) for one in tensor.src if one]
@@ -112,7 +112,7 @@ def _name(tensor: Tensor) -> str:
     return str(tensor.name.decode("utf-8", "replace"))
 
 
-def listed(seen: Sequence[Seen], quantised: frozenset[str], weights: frozenset[str], many: int) -> tuple[Node, ...]:
+def list_nodes(seen: Sequence[Seen], quantised: frozenset[str], weights: frozenset[str], many: int) -> tuple[Node, ...]:
     """Return the tensors of a graph in the order in which they are computed.
 
     quantised, weights: names of the file's tensors, those of blocks, and all. many: how many tokens the run had.
@@ -145,13 +145,14 @@ def listed(seen: Sequence[Seen], quantised: frozenset[str], weights: frozenset[s
                 name=names[one.address], key=one.key, inputs=tuple(dict.fromkeys(inputs)), weights=own, form=form,
                 op_type=f"{one.op} quantised" if quantised & {*own} else one.op,
                 dtype=TYPES[one.kind].name if one.kind in TYPES else "",
-                rank=2 if form in {"rows", "columns", "flat"} else max(2, 4 - _leading(shape)), numbers=one.numbers,
+                rank=2 if form in {"rows", "columns", "flat"} else max(2, 4 - _count_leading_axes(shape)),
+                numbers=one.numbers,
             )
         )  # fmt: skip
     return tuple(nodes)
 
 
-def _leading(shape: tuple[int, ...]) -> int:
+def _count_leading_axes(shape: tuple[int, ...]) -> int:
     return next((place for place, size in enumerate(shape) if size != 1), len(shape))
 
 

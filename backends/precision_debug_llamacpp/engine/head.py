@@ -39,9 +39,9 @@ class HeadConfigurations:
         """See ``protocols.Configurations``."""
         from ..model import read_model
         from .file import write_widened
-        from .library import library
+        from .library import load_library
 
-        made, model, place = library(), read_model(spec.model.model_file), folder / "configured.gguf"
+        made, model, place = load_library(), read_model(spec.model.model_file), folder / "configured.gguf"
         told = {".".join(one): None if value is ABSENT else value for one, value in values.items()}
         try:
             with reading(spec.model.model_file):

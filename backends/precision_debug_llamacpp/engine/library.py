@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LAYOUTS", "Batch", "Callback", "Layout", "Library", "Parameters", "Tensor", "check_layout", "library"]
+__all__ = ["LAYOUTS", "Batch", "Callback", "Layout", "Library", "Parameters", "Tensor", "check_layout", "load_library"]
 
 _PACKAGE = "xllamacpp"
 
@@ -231,7 +231,7 @@ def find(package: str = _PACKAGE) -> tuple[str, str]:
 
 
 @functools.cache
-def library() -> Library:
+def load_library() -> Library:
     """Return the one of this process. Raises ModuleNotFoundError, OSError or ValueError, in one line."""
     path, version = find()
     return Library(path, LAYOUTS[version], version)

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.numbers.narrowing import narrowed
-from precision_debug.numbers.narrowing import rounded as rounded_to
+from precision_debug.numbers.narrowing import narrow_values
+from precision_debug.numbers.narrowing import round_values as rounded_to
 from precision_debug.onnx.file_operators import FileOperators
 from precision_debug.onnx.scales import Scale
 from precision_debug.onnx.types import numpy_dtype
 
 from .tensor_list import Entry
 
-__all__ = ["rounded", "write"]
+__all__ = ["round_as_engine", "write"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ _BLOCKS = (16, 8, 4)
 """Channels in one block of ONNX Runtime's NCHWc layout: 16 with AVX-512, else 8; 4 on other processors."""
 
 
-def rounded(entry: Entry, values: Array, constants: FileOperators) -> Array | None:
+def round_as_engine(entry: Entry, values: Array, constants: FileOperators) -> Array | None:
     """Return what the engine holds of these values, in the model's own numbers; None where that is not known."""
     if values.dtype.kind not in "fV" and values.dtype.name != "bfloat16":
         return values
@@ -35,11 +35,11 @@ def rounded(entry: Entry, values: Array, constants: FileOperators) -> Array | No
         return rounded_to(values, _dtype_of(entry.rounds_to))
     scale = entry.form.scale if entry.form is not None else None
     if scale is not None:
-        parts = _parts(scale, constants, values.ndim)
+        parts = _find_grid(scale, constants, values.ndim)
         if parts is None:
             return None
         step, zero, low, high = parts
-        return ((_steps(values, step, zero, low, high) - zero) * step).astype(values.dtype)
+        return ((_round_to_steps(values, step, zero, low, high) - zero) * step).astype(values.dtype)
     dtype = _dtype_of(entry.meta.dtype)
     if dtype is None or np.dtype(dtype).kind not in "fV":
         return None
@@ -61,18 +61,18 @@ def write(entry: Entry, values: Array, memory: Array, constants: FileOperators, 
     if turned.shape != memory.shape:
         return False
     if form is not None and form.scale is not None:
-        parts = _parts(form.scale, constants, values.ndim, memory.dtype)
+        parts = _find_grid(form.scale, constants, values.ndim, memory.dtype)
         if parts is None:
             return False
         step, zero, low, high = parts
-        steps = _steps(values, step, zero, low, high)
+        steps = _round_to_steps(values, step, zero, low, high)
         memory[...] = (steps.transpose(form.perm) if form.perm else steps).astype(memory.dtype)
     elif memory.dtype.kind in "fV":
         if entry.rounds_to and memory.dtype == turned.dtype == np.float32:
             rounded_to(turned, _dtype_of(entry.rounds_to), memory)
             return True
-        exact = turned if not entry.rounds_to else narrowed(turned, _dtype_of(entry.rounds_to))
-        memory[...] = exact if exact.dtype == memory.dtype else narrowed(exact.astype(np.float32), memory.dtype)
+        exact = turned if not entry.rounds_to else narrow_values(turned, _dtype_of(entry.rounds_to))
+        memory[...] = exact if exact.dtype == memory.dtype else narrow_values(exact.astype(np.float32), memory.dtype)
     else:
         memory[...] = turned.astype(memory.dtype)
     return True
@@ -87,7 +87,7 @@ def _dtype_of(name: str) -> Any:
         return None
 
 
-def _parts(
+def _find_grid(
     scale: Scale, constants: FileOperators, rank: int, dtype: Any = None
 ) -> tuple[Array, Array, float, float] | None:
     """Step, zero point, smallest and largest integer, shaped to the tensor; None where the scale is computed."""
@@ -109,7 +109,7 @@ def _parts(
     )  # fmt: skip
 
 
-def _steps(values: Array, step: Array, zero: Array, low: float, high: float) -> Array:
+def _round_to_steps(values: Array, step: Array, zero: Array, low: float, high: float) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         steps: Array = np.clip(np.rint(values.astype(np.float64) / step) + zero, low, high)
     return np.nan_to_num(steps, nan=0.0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from precision_debug.onnx.model import read_model
 
-from .light_imports import quantisation
+from .light_imports import import_quantisation
 
 __all__ = ["Int8Units"]
 
@@ -33,15 +33,15 @@ class Int8Units:
         """Of a model. only: operator types, where the user has named some. Raises ModelError."""
         graph = read_model(path).proto.graph
         types = frozenset(only) or _quantised_types(change)
-        numbers = _single_numbers(graph)
+        numbers = _find_single_numbers(graph)
         maker = {name: node for node in graph.node for name in node.output if name}
         home: dict[str, str] = {}
         names: dict[str, list[str]] = {}
         for node in graph.node:
-            source = maker.get(_handed_on(node, numbers) if change == "int8" else "")
+            source = maker.get(_find_handed_on(node, numbers) if change == "int8" else "")
             folds = node.op_type != "BatchNormalization" or (source is not None and source.op_type in _FOLDED_INTO)
             before = home.get(source.name) if source is not None and folds else None
-            quantised = node.op_type in types or _becomes_product(node, change, types)
+            quantised = node.op_type in types or _does_become_product(node, change, types)
             if before is not None:
                 home[node.name] = before
             elif quantised:
@@ -56,7 +56,7 @@ class Int8Units:
 def _quantised_types(change: str) -> frozenset[str]:
     if change == "int4":
         return frozenset({"MatMul"})
-    registry = quantisation().registry
+    registry = import_quantisation().registry
 
     tables = (
         (registry.IntegerOpsRegistry,) if change == "int8_dynamic" else
@@ -65,7 +65,7 @@ def _quantised_types(change: str) -> frozenset[str]:
     return frozenset(kind for table in tables for kind in table)
 
 
-def _becomes_product(node: Any, change: str, types: frozenset[str]) -> bool:
+def _does_become_product(node: Any, change: str, types: frozenset[str]) -> bool:
     """Return whether the dynamic quantiser, whose table has no Gemm, makes a MatMul of it first and quantises that."""
     if change != "int8_dynamic" or node.op_type != "Gemm" or "MatMul" not in types:
         return False
@@ -74,7 +74,7 @@ def _becomes_product(node: Any, change: str, types: frozenset[str]) -> bool:
     return all(scale == 1.0 for scale in scales) and not ("transA" in settings and settings["transA"].i)
 
 
-def _single_numbers(graph: Any) -> frozenset[str]:
+def _find_single_numbers(graph: Any) -> frozenset[str]:
     """Return constants of one element."""
     found = {tensor.name for tensor in graph.initializer if all(size == 1 for size in tensor.dims)}
     for node in graph.node:
@@ -85,7 +85,7 @@ def _single_numbers(graph: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _handed_on(node: Any, numbers: frozenset[str]) -> str:
+def _find_handed_on(node: Any, numbers: frozenset[str]) -> str:
     """Return the input whose grid a node's output has; "" where it has its own."""
     if node.op_type in ("BatchNormalization", "Identity", "Dropout"):
         return str(node.input[0])

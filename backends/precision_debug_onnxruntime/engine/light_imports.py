@@ -21,7 +21,7 @@ from typing import Any
 
 from precision_debug.errors import BackendUnavailable
 
-__all__ = ["extensions", "lean_import", "logging_left_alone", "quantisation", "quietly"]
+__all__ = ["import_extensions", "import_lean", "import_quantisation", "leave_logging_alone", "run_quietly"]
 
 
 # Keeps ONNX Runtime's Python tools from setting up the process's logging.
@@ -30,7 +30,7 @@ __all__ = ["extensions", "lean_import", "logging_left_alone", "quantisation", "q
 # logger, which does so too: from then on every library of the process would log to standard error.
 
 @contextlib.contextmanager
-def logging_left_alone() -> Iterator[None]:
+def leave_logging_alone() -> Iterator[None]:
     """Inside, nothing installs a handler on a root logger that has none."""
     root, silent = logging.getLogger(), logging.NullHandler()
     root.addHandler(silent)
@@ -41,7 +41,7 @@ def logging_left_alone() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quietly(folder: Path) -> Iterator[None]:
+def run_quietly(folder: Path) -> Iterator[None]:
     """The same, without prints, warnings and ONNX Runtime's own log, and with temporary files in ``folder``."""
     import onnxruntime as ort
 
@@ -49,7 +49,7 @@ def quietly(folder: Path) -> Iterator[None]:
     tempfile.tempdir = str(folder)
     ort.set_default_logger_severity(4)
     try:
-        with logging_left_alone(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        with leave_logging_alone(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -62,7 +62,7 @@ _UNUSED = ("torch", "transformers")
 _PROTOBUF = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
 
 
-def lean_import(name: str) -> Any:
+def import_lean(name: str) -> Any:
     """Return a module by its full name, with torch and transformers hidden from it. Raises ImportError."""
     if name in sys.modules:
         return sys.modules[name]
@@ -72,7 +72,7 @@ def lean_import(name: str) -> Any:
         for unused in hidden:
             sys.modules[unused] = None  # type: ignore[assignment]
         try:
-            with logging_left_alone():
+            with leave_logging_alone():
                 return importlib.import_module(name)
         finally:
             for unused in hidden:
@@ -83,12 +83,12 @@ def lean_import(name: str) -> Any:
                 os.environ[_PROTOBUF] = before
 
 
-def extensions() -> Any:
+def import_extensions() -> Any:
     """Return the module ``onnxruntime_extensions``. Raises ImportError where it is not installed."""
-    return lean_import("onnxruntime_extensions")
+    return import_lean("onnxruntime_extensions")
 
 
-def quantisation() -> Any:
+def import_quantisation() -> Any:
     """Return the module ``onnxruntime.quantization``. Raises BackendUnavailable where a package that it imports is
     missing."""
     try:

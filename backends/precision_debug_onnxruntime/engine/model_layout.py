@@ -18,7 +18,7 @@ from . import taps
 from .same_tensor import NCHWC, Form
 from .types import TypeInfo
 
-__all__ = ["View", "view_of"]
+__all__ = ["View", "make_view"]
 
 _FLOAT, _UINT8, _INT8, _STRING = 1, 2, 3, 8
 # types without a place in numpy's C interface, and one that holds all their values
@@ -59,7 +59,7 @@ _STRINGS = say("strings")
 _AT_END = frozenset({_STRINGS.code, say("kind", kind="sequence").code})
 
 
-def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:
+def make_view(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:
     """Return the view of one value. channels, shape: of the source tensor, where a layout or blocks have to be
     undone."""
     if info.kind == "tensor" and info.elem == _STRING:
@@ -67,7 +67,7 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
     if info.kind != "tensor":
         return View(unseen=say("kind", kind=info.kind) if info.kind else say("no_type"))
     if form.blocked and form.perm is not None:
-        return _unblocked(info, channels, form.perm)
+        return _undo_blocks(info, channels, form.perm)
     if form.perm is None or not _fits(info, form.perm, shape):
         return View(unseen=say("layout"))
     if form.scale is not None:
@@ -79,7 +79,7 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
     return View(steps=(_cast(_VIA[info.elem]),), finish=_narrow(info.elem, form.perm))
 
 
-def _unblocked(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> View:
+def _undo_blocks(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> View:
     if channels is None or info.elem != _FLOAT:
         return View(unseen=say("blocks"))
     return View(label="unblocked", steps=(_reorder(channels),), finish=_transpose(perm))

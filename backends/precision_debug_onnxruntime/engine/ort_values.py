@@ -11,12 +11,12 @@ from precision_debug.numbers.arrays import as_array
 from precision_debug.onnx.types import dtype_name, elem_of, numpy_dtype
 from precision_debug.protocols import Feeds
 
-__all__ = ["checked_feeds", "run"]
+__all__ = ["check_feeds", "run"]
 
 
 # Checks what a caller feeds against what a session takes.
 
-def checked_feeds(feeds: Feeds, known: Collection[str], required: Collection[str]) -> dict[str, Any]:
+def check_feeds(feeds: Feeds, known: Collection[str], required: Collection[str]) -> dict[str, Any]:
     """Return the feeds as numpy arrays; lists, dicts and None (sequences, maps, absent optionals) as they are.
 
     Raises InputError for a name that the model does not have and for a required one that is missing.
@@ -73,21 +73,21 @@ def _to_ort(name: str, value: Any) -> Any:
     except Exception as error:
         raise InputError(f"ONNX Runtime takes no {dtype_name(elem)} inputs from Python", where=name) from error
     raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    bits = _bits(elem)
+    bits = _count_bits(elem)
     if bits < 8:
-        raw = _packed(raw, bits)
+        raw = _pack_numbers(raw, bits)
     ctypes.memmove(made.data_ptr(), raw.ctypes.data, raw.nbytes)
     return made
 
 
-def _bits(elem: int) -> int:
+def _count_bits(elem: int) -> int:
     """Return bits of one number where it lies packed in memory."""
     if elem in _BYTES:
         return 8
     return 4 if elem in _HALF_BYTES else 2 if elem in _QUARTER_BYTES else 16
 
 
-def _packed(raw: Any, bits: int) -> Any:
+def _pack_numbers(raw: Any, bits: int) -> Any:
     """Return numbers of one byte each, the first one into the lowest bits."""
     import numpy as np
 
@@ -105,7 +105,7 @@ def _from_ort(value: Any, elem: int) -> Any:
         return value.numpy() if value.is_tensor() else value
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
-    bits = _bits(elem)
+    bits = _count_bits(elem)
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), (count * bits + 7) // 8), np.uint8)
     if bits < 8:
         places = np.arange(0, 8, bits, dtype=np.uint8)

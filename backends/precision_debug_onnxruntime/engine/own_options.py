@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import UsageError
-from precision_debug.reasons import did_you_mean
+from precision_debug.reasons import suggest_nearest
 
 from ..settings import ATTRIBUTES
 
@@ -29,30 +29,30 @@ def configure(options: Any, given: Mapping[str, str], *, optimise: str) -> None:
     """
     for name, text in given.items():
         if name == "graph_optimization_level":
-            level = _member("GraphOptimizationLevel", "ORT_ENABLE_", name, text)
+            level = _find_member("GraphOptimizationLevel", "ORT_ENABLE_", name, text)
             if optimise == "all":
                 options.graph_optimization_level = level
         elif name == "execution_mode":
-            options.execution_mode = _member("ExecutionMode", "ORT_", name, text)
+            options.execution_mode = _find_member("ExecutionMode", "ORT_", name, text)
         elif name == "inter_op_num_threads":
             if not text.isdigit():
-                raise _refused(name, text, "write a whole number")
+                raise _make_refusal(name, text, "write a whole number")
             options.inter_op_num_threads = int(text)
         elif name in ATTRIBUTES:
             if text.lower() not in _FLAGS:
-                raise _refused(name, text, "write 1 or 0")
+                raise _make_refusal(name, text, "write 1 or 0")
             setattr(options, name, _FLAGS[text.lower()])
         else:
             if not name.startswith("ep.") and not _is_read(name):
-                known = did_you_mean(name, ATTRIBUTES) or "onnxruntime_session_options_config_keys.h lists them"
+                known = suggest_nearest(name, ATTRIBUTES) or "onnxruntime_session_options_config_keys.h lists them"
                 raise UsageError(f"this ONNX Runtime reads no '{name}'", where=_WHERE, hint=known)
             try:
                 options.add_session_config_entry(name, text)
             except RuntimeError as error:
-                raise _refused(name, text, str(error)) from error
+                raise _make_refusal(name, text, str(error)) from error
 
 
-def _member(enumeration: str, prefix: str, name: str, text: str) -> Any:
+def _find_member(enumeration: str, prefix: str, name: str, text: str) -> Any:
     """Return a member of one of ONNX Runtime's enumerations, by its own name or by what follows the prefix."""
     import onnxruntime
 
@@ -60,11 +60,11 @@ def _member(enumeration: str, prefix: str, name: str, text: str) -> Any:
     wanted = text.strip().upper()
     found = members.get(wanted, members.get(f"{prefix}{wanted}"))
     if found is None:
-        raise _refused(name, text, f"write one of {', '.join(members)}")
+        raise _make_refusal(name, text, f"write one of {', '.join(members)}")
     return found
 
 
-def _refused(name: str, text: str, hint: str) -> UsageError:
+def _make_refusal(name: str, text: str, hint: str) -> UsageError:
     return UsageError(f"{name} cannot be '{text}'", where=_WHERE, hint=hint)
 
 

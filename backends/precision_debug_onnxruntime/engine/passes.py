@@ -82,7 +82,7 @@ def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
     options = {name: one for name, one in spec.options.items() if name != "save_model"}
     args = (spec.mode, spec.model.model_file, json.dumps(options, default=list))
     done = subprocess.run(
-        import_path.command(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})"),
+        import_path.make_command(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})"),
         capture_output=True, text=True, check=False, timeout=600, errors="replace",
     )  # fmt: skip
     ended = _ENDED in done.stderr
@@ -100,11 +100,11 @@ def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
 
 def _log(mode: str, file: str, options: str) -> None:
     """Open the optimised session of a mode, which logs its optimisers. What is calibrated is so on random inputs."""
-    from precision_debug.feeds.random import random_feeds
+    from precision_debug.feeds.random import draw_feeds
     from precision_debug.onnx.model import read_inputs
 
-    from ..make import changed
-    from ..model import of_run, read_source
+    from ..make import change_model
+    from ..model import find_run_folder, read_source
     from .runtime import Runtime
 
     recipe = modes.recipe(mode)
@@ -113,18 +113,18 @@ def _log(mode: str, file: str, options: str) -> None:
     runtime = Runtime(
         providers=recipe.providers, provider_options=recipe.provider_options(settings), settings=settings, telling=True
     )
-    source = read_source(file, of_run(spec))
-    feeds = [random_feeds(read_inputs(source), {}, {}, 0)[0]] if recipe.change == "int8" else []
+    source = read_source(file, find_run_folder(spec))
+    feeds = [draw_feeds(read_inputs(source), {}, {}, 0)[0]] if recipe.change == "int8" else []
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-        model, _ = changed(source, recipe, runtime, feeds, Path(folder))
+        model, _ = change_model(source, recipe, runtime, feeds, Path(folder))
         try:
             runtime.open(model, optimise="all", dump=Path(folder, "optimised.onnx"))
         except PrecisionDebugError:
             sys.stderr.write(f"{_ENDED}\n")
-            runtime.open(_smallest(), optimise="all")
+            runtime.open(_make_smallest_model(), optimise="all")
 
 
-def _smallest() -> Any:
+def _make_smallest_model() -> Any:
     """Return a model of one operator, on which every transformer of the release runs and says so."""
     from onnx import TensorProto, helper
 

@@ -25,7 +25,7 @@ from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from ..reasons import say
 from ..settings import setting
-from .ort_values import checked_feeds
+from .ort_values import check_feeds
 from .plugin_providers import KNOWN, Plugin, devices_of
 from .providers import RECORD, Shares, shares_of
 from .runtime import our_errors
@@ -125,7 +125,7 @@ class PluginSession:
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._session is None:
             raise BackendError("this session is closed", where=self._path)
-        checked = checked_feeds(feeds, self._inputs, self._required)
+        checked = check_feeds(feeds, self._inputs, self._required)
         with our_errors(self._path):
             found = map(as_array, self._session.run(self._outputs, checked))
         outputs = dict(zip(self._outputs, found, strict=True))

@@ -11,15 +11,15 @@ from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.onnx.file_operators import FileOperators
-from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
+from precision_debug.onnx.graph import initializers_of, iterate_subgraphs, read_attribute
 from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer, Session
-from precision_debug.reasons import Plain, Reason, some
-from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
+from precision_debug.reasons import Plain, Reason, list_some
+from precision_debug.records import Doubt, GraphOperator, SessionSpec, TensorMeta
 
 from ..reasons import say
-from .ort_values import checked_feeds
+from .ort_values import check_feeds
 from .reference_fallback import Borrowed, OneByOne
 from .reference_subgraphs import (
     evaluator_class,
@@ -113,7 +113,7 @@ class _ReferenceSession:
         entry = next((one for one in self._entries if one.meta.name == name and one.value.name in self._real), None)
         return None if entry is None else self._real.held(entry.value.name, value, entry.meta.dtype)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         return self._source.operator_of(name) or self._source.operator_of(name.rpartition("@")[0])
 
@@ -154,7 +154,7 @@ class _ReferenceSession:
         if self._evaluator is None:
             raise BackendError("this session is closed", where=self._path)
         required = [name for name in self._inputs if name not in self._defaults]
-        checked = checked_feeds(feeds, self._inputs, required)
+        checked = check_feeds(feeds, self._inputs, required)
         self._shown, self._hook, self._raised = Shown(self._entries, names), hook, None
         try:
             found = self._evaluator.run(None, {name: wide(value) for name, value in checked.items()})
@@ -221,7 +221,7 @@ class _ReferenceSession:
             for inner, _ in inner_of(node, key):
                 self._loops.add(inner)
                 self._shown.enter(inner)
-        if node.op_type == "Cast" and attribute(node.onnx_node, "to") in _TO_FLOAT and is_float(inputs[0]):
+        if node.op_type == "Cast" and read_attribute(node.onnx_node, "to") in _TO_FLOAT and is_float(inputs[0]):
             return [wide(inputs[0])]
         if node.op_type == "Loop" and node.domain == "":
             return run_loop(node, inputs, results, attributes)
@@ -240,7 +240,7 @@ class _ReferenceSession:
         except Exception as refused:
             if self._raised is not None:
                 raise self._raised from None
-            if isinstance(refused, PrecisionDebugError) or any(subgraphs(node.onnx_node)):
+            if isinstance(refused, PrecisionDebugError) or any(iterate_subgraphs(node.onnx_node)):
                 raise self._failed(node, refused) from refused
             if not any(is_float(value, "float64") for value in widened):
                 return self._instead(node, inputs, key, refused)
@@ -283,4 +283,4 @@ class _ReferenceSession:
 
 
 def _some(nodes: Mapping[str, str]) -> Plain:
-    return some([f"{name} ({op})" for name, op in nodes.items()])
+    return list_some([f"{name} ({op})" for name, op in nodes.items()])

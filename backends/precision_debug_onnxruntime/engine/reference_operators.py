@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from precision_debug.onnx.graph import attribute, words
+from precision_debug.onnx.graph import read_attribute, split_words
 from precision_debug.reasons import NOTHING, Reason
 
 from ..reasons import say
@@ -17,7 +17,7 @@ __all__ = ["Corrected", "corrected", "refusal"]
 
 Compute = Callable[..., tuple[Any, ...]]
 
-_RANDOM = words("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
+_RANDOM = split_words("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
 _IGNORED = ("activations", "activation_alpha", "activation_beta", "clip", "input_forget")
 _SEQUENCE_LENS = 4
 
@@ -51,7 +51,9 @@ def corrected(node: Any, version: int) -> Corrected | None:
         found = _softmax
     elif node.op_type == "BatchNormalization" and 7 <= version < 14 and not any(node.output[1:]):
         found = _batch_normalization
-    elif node.op_type == "Conv" and _explicit(node) and any(step > 1 for step in attribute(node, "dilations") or ()):
+    elif (
+        node.op_type == "Conv" and _explicit(node) and any(step > 1 for step in read_attribute(node, "dilations") or ())
+    ):
         found = _dilated
     elif node.op_type in _RIGHT:
         found = _RIGHT[node.op_type]
@@ -65,33 +67,36 @@ def refusal(node: Any, version: int) -> Reason:
     if node.op_type in _RANDOM:
         return say("random")
     if node.op_type in {"LSTM", "GRU", "RNN"}:
-        ignored = [name for name in _IGNORED if attribute(node, name)]
+        ignored = [name for name in _IGNORED if read_attribute(node, name)]
         if len(node.input) > _SEQUENCE_LENS and node.input[_SEQUENCE_LENS]:
             ignored.append("sequence_lens")
         return say("reference_ignores", names=ignored) if ignored else NOTHING
     wrong = (
         (node.op_type == "BatchNormalization" and version < 14 and any(node.output[1:]))
         or (node.op_type == "MaxPool" and any(node.output[1:]) and _padded(node))
-        or (node.op_type == "LpPool" and attribute(node, "ceil_mode", 0))
+        or (node.op_type == "LpPool" and read_attribute(node, "ceil_mode", 0))
         or (node.op_type == "RoiAlign" and version < 16)
-        or (node.op_type == "Resize" and attribute(node, "coordinate_transformation_mode") == "align_corners")
+        or (node.op_type == "Resize" and read_attribute(node, "coordinate_transformation_mode") == "align_corners")
     )
     return say("reference_wrong") if wrong else NOTHING
 
 
 def _explicit(node: Any) -> bool:
-    return attribute(node, "auto_pad", "NOTSET") in {"NOTSET", b"NOTSET"}
+    return read_attribute(node, "auto_pad", "NOTSET") in {"NOTSET", b"NOTSET"}
 
 
 def _padded(node: Any) -> bool:
-    return any(attribute(node, "pads") or ()) or attribute(node, "auto_pad", "NOTSET") not in {"NOTSET", "VALID"}
+    return any(read_attribute(node, "pads") or ()) or read_attribute(node, "auto_pad", "NOTSET") not in {
+        "NOTSET",
+        "VALID",
+    }
 
 
 def _softmax(node: Any, x: Any) -> tuple[Any, ...]:
     """Before opset 13: over all axes from ``axis`` on, as one."""
     import numpy as np
 
-    axis = int(attribute(node, "axis", 1))
+    axis = int(read_attribute(node, "axis", 1))
     axis += x.ndim if axis < 0 else 0
     flat = x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1)
     if node.op_type == "Hardmax":
@@ -108,9 +113,9 @@ def _batch_normalization(node: Any, x: Any, scale: Any, bias: Any, mean: Any, va
     """With the statistics that are given: before opset 14, one output means inference."""
     import numpy as np
 
-    shape = (1, *x.shape[1:]) if not attribute(node, "spatial", 1) else (1, -1, *(1,) * (x.ndim - 2))
+    shape = (1, *x.shape[1:]) if not read_attribute(node, "spatial", 1) else (1, -1, *(1,) * (x.ndim - 2))
     scale, bias, mean, var = (each.reshape(shape) for each in (scale, bias, mean, var))
-    epsilon = float(attribute(node, "epsilon", 1e-5))
+    epsilon = float(read_attribute(node, "epsilon", 1e-5))
     return ((scale * (x - mean) / np.sqrt(var + epsilon) + bias).astype(x.dtype),)
 
 
@@ -121,11 +126,11 @@ def _dilated(node: Any, x: Any, weight: Any, bias: Any = None) -> tuple[Any, ...
 
     rank = x.ndim - 2
     kernel = weight.shape[2:]
-    strides = tuple(attribute(node, "strides") or (1,) * rank)
-    dilations = tuple(attribute(node, "dilations"))
-    groups = int(attribute(node, "group", 1))
+    strides = tuple(read_attribute(node, "strides") or (1,) * rank)
+    dilations = tuple(read_attribute(node, "dilations"))
+    groups = int(read_attribute(node, "group", 1))
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
-    pads = attribute(node, "pads") or (0,) * 2 * rank
+    pads = read_attribute(node, "pads") or (0,) * 2 * rank
     padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)])
     sizes = [(full - span) // step + 1 for full, span, step in zip(padded.shape[2:], spans, strides, strict=True)]
     split = weight.reshape(groups, -1, *weight.shape[1:])
@@ -151,20 +156,20 @@ def _global_max_pool(_: Any, x: Any) -> tuple[Any, ...]:
 def _local_response_normalization(node: Any, x: Any) -> tuple[Any, ...]:
     import numpy as np
 
-    size, channels = int(attribute(node, "size")), x.shape[1]
+    size, channels = int(read_attribute(node, "size")), x.shape[1]
     squares = np.square(x)
     sums = np.zeros_like(x)
     for channel in range(channels):
         begin, end = max(0, channel - (size - 1) // 2), min(channels, channel + size // 2 + 1)
         sums[:, channel] = squares[:, begin:end].sum(axis=1)
-    alpha, beta = float(attribute(node, "alpha", 1e-4)), float(attribute(node, "beta", 0.75))
-    return ((x / (float(attribute(node, "bias", 1.0)) + alpha / size * sums) ** beta).astype(x.dtype),)
+    alpha, beta = float(read_attribute(node, "alpha", 1e-4)), float(read_attribute(node, "beta", 0.75))
+    return ((x / (float(read_attribute(node, "bias", 1.0)) + alpha / size * sums) ** beta).astype(x.dtype),)
 
 
 def _lp_normalization(node: Any, x: Any) -> tuple[Any, ...]:
     import numpy as np
 
-    axis, order = int(attribute(node, "axis", -1)), int(attribute(node, "p", 2))
+    axis, order = int(read_attribute(node, "axis", -1)), int(read_attribute(node, "p", 2))
     norm = np.power(np.power(np.abs(x), order).sum(axis=axis, keepdims=True), 1.0 / order)
     return (np.divide(x, norm, out=np.zeros_like(x), where=norm != 0),)
 

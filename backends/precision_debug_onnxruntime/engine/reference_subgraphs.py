@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.onnx.graph import outer_reads, subgraphs
+from precision_debug.onnx.graph import iterate_subgraphs, list_outer_reads
 
 from ..reasons import say
 from .reference_fallback import Borrowed
@@ -60,7 +60,7 @@ def _made(make: Any, node: Any, arguments: Any) -> Any:
 
 def _absent(node: Any, error: Exception) -> Callable[..., Borrowed]:
     """onnx.reference cannot make a node. Raises the error where the node has graphs inside, which need it."""
-    if any(subgraphs(node)):
+    if any(iterate_subgraphs(node)):
         raise error
     return lambda *_: Borrowed(node, say("reference_lacks"))
 
@@ -111,7 +111,7 @@ def last_uses(evaluator: Any) -> dict[int, list[str]]:
     """For each node, by place, the values that nothing reads after it."""
     last: dict[str, int] = {}
     for place, node in enumerate(evaluator.rt_nodes_):
-        for name in (*node.input, *node.output, *outer_reads(node.onnx_node)):
+        for name in (*node.input, *node.output, *list_outer_reads(node.onnx_node)):
             last[name] = place
     kept = {"", *evaluator.output_names}
     found: dict[int, list[str]] = {}

@@ -10,10 +10,10 @@ import numpy as np
 
 from precision_debug.errors import UsageError
 from precision_debug.numbers.number_types import NUMBER_TYPES
-from precision_debug.onnx.graph import all_graphs, ordered
+from precision_debug.onnx.graph import iterate_graphs, order_nodes
 from precision_debug.onnx.model import read_model
 from precision_debug.protocols import Remedy
-from precision_debug.reasons import did_you_mean
+from precision_debug.reasons import suggest_nearest
 from precision_debug.records import Culprit
 
 from ..settings import setting
@@ -80,7 +80,7 @@ def _scales_apart(
     graph = read_model(model).proto.graph
     reached = {name for node in graph.node if node.name in joins for name in node.output}
     behind = list(joins)
-    for node in ordered(graph):
+    for node in order_nodes(graph):
         if node.name not in joins and not reached.isdisjoint(node.input):
             reached.update(node.output)
             behind.append(node.name)
@@ -132,15 +132,15 @@ def raise_constants(proto: Any, least: Mapping[str, str]) -> None:
 
     if not least:
         return
-    held = {tensor.name: tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer}
-    for graph in all_graphs(proto.graph):
+    held = {tensor.name: tensor for graph in iterate_graphs(proto.graph) for tensor in graph.initializer}
+    for graph in iterate_graphs(proto.graph):
         for node in graph.node:
             for one in node.attribute if node.op_type == "Constant" else ():
                 if one.name == "value":
                     held[node.output[0]] = one.t
     for name, text in least.items():
         if name not in held:
-            hint = did_you_mean(name, sorted(held))
+            hint = suggest_nearest(name, sorted(held))
             raise UsageError(f"the model has no constant {name}", where="--option raise_constants", hint=hint)
         tensor, floor = held[name], _number(text)
         if tensor.data_type != 1 or tensor.external_data:

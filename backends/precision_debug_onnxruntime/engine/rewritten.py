@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from precision_debug.onnx.graph import all_graphs, attribute, scopes
+from precision_debug.onnx.graph import iterate_graphs, iterate_scopes, read_attribute
 
 from ..naming import Holding
 from .source_tensors import Known
@@ -92,7 +92,7 @@ def _inserted(running: Any, given: Any) -> Mapping[str, Any]:
 
 
 def _quantisers(graph: Any, kind: str) -> list[Any]:
-    return [node for one in all_graphs(graph) for node in one.node if node.op_type == kind]
+    return [node for one in iterate_graphs(graph) for node in one.node if node.op_type == kind]
 
 
 def _said(entry: Entry, quantiser: Any, types: Types) -> str:
@@ -123,8 +123,8 @@ def turned(
     own = _turns(known.source.producer.values())
     if not own:
         return found
-    together = _combined(own | _turns(node for scope in scopes(running) for node in scope.graph.node))
-    for scope in scopes(running):
+    together = _combined(own | _turns(node for scope in iterate_scopes(running) for node in scope.graph.node))
+    for scope in iterate_scopes(running):
         for node in scope.graph.node:
             for name in node.output:
                 tensor = (known.named_after(name) or known.copied(name)) if name else ""
@@ -162,7 +162,7 @@ def _alike(mine: _Shape, theirs: _Shape, perm: tuple[int, ...]) -> bool:
 def _turns(nodes: Iterable[Any]) -> set[tuple[int, ...]]:
     """Return the transpositions of a graph and their inverses, and for each rank none."""
     found: set[tuple[int, ...]] = set()
-    for perm in {tuple(attribute(node, "perm") or ()) for node in nodes if node.op_type == "Transpose"} - {()}:
+    for perm in {tuple(read_attribute(node, "perm") or ()) for node in nodes if node.op_type == "Transpose"} - {()}:
         found |= {perm, tuple(perm.index(axis) for axis in range(len(perm))), tuple(range(len(perm)))}
     return found
 

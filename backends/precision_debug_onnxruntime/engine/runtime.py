@@ -18,10 +18,10 @@ from precision_debug.errors import (
     ModelError,
     OutputError,
     PrecisionDebugError,
-    shortened,
-    translated,
+    shorten,
+    translate_errors,
 )
-from precision_debug.onnx.graph import external_location, external_tensors
+from precision_debug.onnx.graph import iterate_external_tensors, read_external_location
 from precision_debug.onnx.model import Model
 from precision_debug.reasons import say
 
@@ -100,7 +100,7 @@ class Runtime:
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED if taps else ort.ExecutionOrder.DEFAULT
         options.intra_op_num_threads = setting(self.settings, "intra_op_num_threads") or self.cores
         entry = options.add_session_config_entry
-        if any(external_tensors(model.proto.graph)):
+        if any(iterate_external_tensors(model.proto.graph)):
             entry("session.model_external_initializers_file_folder_path", str(model.folder))
         if optimise == "none":
             # even then each reader of a DequantizeLinear would get a copy of it, taps too, which run out of order
@@ -174,7 +174,7 @@ def _loadable(model: Model, version: str) -> Iterator[bytes | str]:
     """What ONNX Runtime loads: bytes; before 1.21 those cannot say where external weights lie, so a file among them."""
     data = _bytes(model)
     release = tuple(int(part) for part in version.split(".")[:2])
-    locations = {external_location(tensor) for tensor in external_tensors(model.proto.graph)}
+    locations = {read_external_location(tensor) for tensor in iterate_external_tensors(model.proto.graph)}
     if release >= (1, 21) or not locations:
         yield data
         return
@@ -207,7 +207,7 @@ def our_errors(where: str, hint: str = "", *, loading: bool = False) -> Abstract
         raise_if_full(error, where)
         return _translated(str(error) or type(error).__name__, where, hint, loading)
 
-    return translated(where, ours)
+    return translate_errors(where, ours)
 
 
 _CHECK = "correct its export; onnx.checker.check_model looks at the file without an engine"
@@ -260,7 +260,7 @@ def plain(text: str) -> str:
     if place:
         rest = _after_signature(text[place.end() :])
         text = f"{text[: place.start()]}{rest}".strip()
-    return shortened(text)
+    return shorten(text)
 
 
 def _after_signature(text: str) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from precision_debug.onnx.graph import Scope, attribute, words
-from precision_debug.onnx.scales import Scale, scales
+from precision_debug.onnx.graph import Scope, read_attribute, split_words
+from precision_debug.onnx.scales import Scale, find_scales
 
 from .types import Types
 
@@ -26,13 +26,13 @@ _COPY = {"MemcpyFromHost", "MemcpyToHost"}
 # what ONNX Runtime calls its own; a node that had no name is called after its type and output instead
 _TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
 # operators that give their output the layout of their inputs, element by element or along an axis that is turned too
-_ANY_LAYOUT = words("""
+_ANY_LAYOUT = split_words("""
     Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
     Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu
     PRelu Pow Erf Floor Ceil Round Reciprocal Sign Not Where ThresholdedRelu Celu Mish And Or Greater Less Equal
     Concat QLinearConcat Slice Split Resize Pad Softmax QLinearSoftmax Identity Cast QuantizeLinear DequantizeLinear
 """)
-_OVER_AXES = words("""
+_OVER_AXES = split_words("""
     Squeeze Unsqueeze ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum
     ReduceLogSumExp ReduceSumSquare
 """)
@@ -114,7 +114,7 @@ def find_edges(
 class _Finder:
     def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], layouts: Layouts) -> None:
         self.scope, self.types, self.source_nodes, self.layouts = scope, types, source_nodes, layouts
-        self.scales = scales(scope.graph)
+        self.scales = find_scales(scope.graph)
         self.root: dict[str, str] = {}
         self.forms: dict[str, dict[str, Form]] = {}
         self.made: dict[str, tuple[Any, int]] = {}
@@ -186,8 +186,8 @@ class _Finder:
     def _turn(self, node: Any) -> tuple[int, ...]:
         """Return how a carrier transposes what it reads; () where it does not."""
         if node.op_type == "Transpose":
-            return tuple(attribute(node, "perm") or ())
-        if node.op_type not in _REORDER or not attribute(node, "channels_last", 0):
+            return tuple(read_attribute(node, "perm") or ())
+        if node.op_type not in _REORDER or not read_attribute(node, "channels_last", 0):
             return ()
         rank = len(self.types.of(self.scope.key, node.output[0]).shape or ())
         # blocks have the order of NCHW, the other side is NHWC
@@ -214,10 +214,10 @@ class _Finder:
         elif node.op_type == "DequantizeLinear":
             form = dataclasses.replace(form, scale=None, bits=before.bits, rounded_by=before.rounded_by or before.scale)
         elif node.op_type == "Transpose":
-            form = dataclasses.replace(form, perm=_after(before.perm, attribute(node, "perm")))
+            form = dataclasses.replace(form, perm=_after(before.perm, read_attribute(node, "perm")))
         elif node.op_type in _REORDER:
             form = dataclasses.replace(form, blocked=node.op_type == "ReorderInput")
-            if attribute(node, "channels_last", 0):
+            if read_attribute(node, "channels_last", 0):
                 form = dataclasses.replace(form, perm=_after(before.perm, self._turn(node) or None))
         self.root[name] = root
         self.forms[root][name] = form
@@ -257,7 +257,7 @@ class _Finder:
         if node.domain == NCHWC:
             return dataclasses.replace(form, blocked=True)
         rank = len(self.types.of(self.scope.key, name).shape or ())
-        if node.op_type in _CHANNELS_LAST or attribute(node, "channels_last", 0):
+        if node.op_type in _CHANNELS_LAST or read_attribute(node, "channels_last", 0):
             return dataclasses.replace(form, perm=(0, *range(2, rank), 1) if rank else None)
         read = [found for found in map(self._form, node.input) if found is not None]
         if any(item.blocked for item in read):
@@ -285,7 +285,7 @@ class _Finder:
             places = [place for place in range(rank) if place not in new]
             rest = iter(perm)
             return tuple(place if place in new else places[next(rest)] for place in range(rank))
-        if node.op_type != "Squeeze" and attribute(node, "keepdims", 1):
+        if node.op_type != "Squeeze" and read_attribute(node, "keepdims", 1):
             return perm
         gone = {axis % len(perm) for axis in axes}
         left = [axis for place, axis in enumerate(perm) if place not in gone]
@@ -295,7 +295,7 @@ class _Finder:
         """Return the axes that an operator drops, inserts or reduces; None where it has none, or they are computed."""
         if node.op_type not in _OVER_AXES:
             return None
-        given = attribute(node, "axes")
+        given = read_attribute(node, "axes")
         if given is None and len(node.input) > 1 and node.input[1]:
             from onnx import numpy_helper
 

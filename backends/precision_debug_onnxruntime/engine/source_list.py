@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from precision_debug.onnx.model import tensor_shape
+from precision_debug.onnx.model import read_tensor_shape
 from precision_debug.onnx.types import dtype_name
 from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
 from ..reasons import say
 from .model_layout import View
-from .tensor_list import Entry, Labels, all_values, op_type
+from .tensor_list import Entry, Labels, list_values, op_type
 
 __all__ = ["inferred_types", "list_of_source"]
 
@@ -22,7 +22,7 @@ def list_of_source(
 ) -> list[Entry]:
     """Return every tensor of a model as its file has it, in execution order. floats: the type that all floats are held
     in."""
-    found = all_values(proto.graph)
+    found = list_values(proto.graph)
     names = Labels(found)
     outputs = {item.name for item in proto.graph.output}
     entries = []
@@ -61,7 +61,7 @@ def inferred_types(proto: Any) -> dict[str, tuple[int, tuple[int | str, ...] | N
     except Exception:  # it is only for information, and over 2 GB it is refused
         graph = proto.graph
     return {
-        item.name: (item.type.tensor_type.elem_type, tensor_shape(item.type.tensor_type))
+        item.name: (item.type.tensor_type.elem_type, read_tensor_shape(item.type.tensor_type))
         for item in (*graph.input, *graph.value_info, *graph.output)
         if item.type.WhichOneof("value")
     }

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.onnx.graph import initializers_of, ordered, outer_reads, scopes
+from precision_debug.onnx.graph import initializers_of, iterate_scopes, list_outer_reads, order_nodes
 
 from .same_tensor import Edge, find_edges
 from .types import Types
@@ -44,7 +44,7 @@ class Source:
         producer: dict[str, Any] = {}
         consumers: dict[str, list[Any]] = {}
         repeated: set[str] = set()
-        for scope in scopes(graph):
+        for scope in iterate_scopes(graph):
             depth = (len(scope.key), scope.loop_depth)
             for node in scope.graph.node:
                 for name in node.output:
@@ -57,7 +57,7 @@ class Source:
                     consumers.setdefault(name, []).append(node)
         tensors.pop("", None)
         fixed = initializers_of(graph)
-        fed = {item.name for scope in scopes(graph) for item in scope.graph.input} - fixed
+        fed = {item.name for scope in iterate_scopes(graph) for item in scope.graph.input} - fixed
         return cls(
             inputs=frozenset(fed),
             tensors=tensors, nodes=nodes, producer=producer, repeated=frozenset(repeated - {""}),
@@ -96,8 +96,8 @@ class Known:
         first, second = Source.of(source), Source.of(converted)
         types = Types(known={})
         edge_of: dict[str, Edge] = {}
-        for scope in scopes(converted):
-            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, first):
+        for scope in iterate_scopes(converted):
+            for edge in find_edges(scope, order_nodes(scope.graph), types, first.nodes, first):
                 for name in edge.forms:
                     edge_of.setdefault(name, edge)
         return cls(source=first, converted=second, edge_of=edge_of)
@@ -194,7 +194,7 @@ class Known:
             maker = self.converted.producer.get(left.pop())
             if maker is None:
                 continue
-            for name in (*maker.input, *outer_reads(maker)):
+            for name in (*maker.input, *list_outer_reads(maker)):
                 if not name or name in met:
                     continue
                 met[name] = not set(self.members(name) or [name]) & set(inputs)

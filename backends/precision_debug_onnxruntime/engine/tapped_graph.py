@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.onnx.graph import copy_but, subgraphs
+from precision_debug.onnx.graph import copy_but, iterate_subgraphs
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.types import elem_of
 
@@ -100,7 +100,7 @@ class _Builder:
                             self.renamed[entry.value.name] = raw
                 nodes += self._seen(entry, lent, raw)
         for node in graph.node:
-            for name, inner in subgraphs(node):
+            for name, inner in iterate_subgraphs(node):
                 step = (next((out for out in node.output if out), node.name), name)
                 inside = (*key, step)
                 if inside in self.scopes:

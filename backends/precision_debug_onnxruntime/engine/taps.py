@@ -25,7 +25,7 @@ from typing import Any
 from precision_debug.onnx.types import numpy_dtype
 from precision_debug.safety.compiled import load
 
-from .light_imports import extensions
+from .light_imports import import_extensions
 
 __all__ = [
     "DOMAIN", "borrows_memory", "connect", "disconnect", "exchanges", "library", "put_of", "register", "types",
@@ -65,7 +65,7 @@ _registered: list[Any] = []
 
 def borrows_memory() -> bool:
     """Return whether a tensor is ONNX Runtime's own memory, and gone after the call."""
-    return _own() is not None
+    return _load_own_tap() is not None
 
 
 def types() -> frozenset[int]:
@@ -78,7 +78,7 @@ def exchanges() -> bool:
     if borrows_memory():
         return True
     try:
-        return bool(extensions())
+        return bool(import_extensions())
     except ImportError:
         return False
 
@@ -93,7 +93,7 @@ def put_of(elem: int) -> tuple[str, int]:
 
 def library() -> str:
     """Return the path of the library that has the operator. Raises ImportError where there is none."""
-    return str(LIBRARY) if borrows_memory() else str(extensions().get_library_path())
+    return str(LIBRARY) if borrows_memory() else str(import_extensions().get_library_path())
 
 
 def register() -> None:
@@ -101,7 +101,7 @@ def register() -> None:
     with _lock:
         if _registered or borrows_memory():
             return
-        found = extensions()
+        found = import_extensions()
         kinds = found.PyCustomOpDef
         attributes = {"session": kinds.dt_int64, "place": kinds.dt_int64}
         declare = found.onnx_op(op_type=f"{DOMAIN}::Tap", inputs=[kinds.undefined], outputs=[], attrs=attributes)
@@ -147,7 +147,7 @@ def _exchange(tensor: Any, session: int = -1, place: int = -1) -> Any:
 
 
 @functools.cache
-def _own() -> Any:
+def _load_own_tap() -> Any:
     """tap.c as it was compiled, and the function that it tells; None where onnxruntime-extensions has to do."""
     found, _ = (None, "") if os.environ.get(VARIABLE) == "extensions" else load(LIBRARY, SOURCES)
     if found is None:
@@ -170,12 +170,12 @@ def _receive(session: int, place: int, data: int | None, elem: int, rank: int, s
         return
     sizes = tuple(shape[axis] for axis in range(rank))
     if session in _on_a_card:
-        receive(place, _where_it_lies(data, elem, sizes, stream))
+        receive(place, _find_memory(data, elem, sizes, stream))
     else:
-        receive(place, _array(data, elem, sizes))
+        receive(place, _to_array(data, elem, sizes))
 
 
-def _where_it_lies(data: int | None, elem: int, shape: tuple[int, ...], stream: int) -> Any:
+def _find_memory(data: int | None, elem: int, shape: tuple[int, ...], stream: int) -> Any:
     """Return the memory at ``data``, of a device or of the host; None where that cannot be told.
 
     The driver is asked, not the kind of the tap: of what a body (If, Loop, Scan) takes from outside, ONNX Runtime gives
@@ -185,13 +185,13 @@ def _where_it_lies(data: int | None, elem: int, shape: tuple[int, ...], stream: 
     import numpy as np
 
     from precision_debug.numbers.cuda.device import DeviceArray
-    from precision_debug.numbers.cuda.driver import device, device_of_pointer
+    from precision_debug.numbers.cuda.driver import find_device_of_pointer, open_device
 
     empty = not data or not math.prod(shape)
     try:
-        where = None if empty else device_of_pointer(data or 0)
+        where = None if empty else find_device_of_pointer(data or 0)
     except Exception:  # no driver: then nothing lies on a card
-        return _array(data, elem, shape) if stream == _HOST else None
+        return _to_array(data, elem, shape) if stream == _HOST else None
     try:
         if where is not None:
             found = DeviceArray(where, data or 0, shape, np.dtype(numpy_dtype(elem)), stream=max(stream, 0))
@@ -203,14 +203,14 @@ def _where_it_lies(data: int | None, elem: int, shape: tuple[int, ...], stream: 
             return copied
         if stream != _HOST:
             if empty:
-                return DeviceArray(device(0), data or 0, shape, np.dtype(numpy_dtype(elem)), stream=stream)
-            device(0).synchronise_all()
-        return _array(data, elem, shape)
+                return DeviceArray(open_device(0), data or 0, shape, np.dtype(numpy_dtype(elem)), stream=stream)
+            open_device(0).synchronise_all()
+        return _to_array(data, elem, shape)
     except Exception:
         return None
 
 
-def _array(data: int | None, elem: int, shape: tuple[int, ...]) -> Any:
+def _to_array(data: int | None, elem: int, shape: tuple[int, ...]) -> Any:
     """Return the memory at ``data`` as a read-only numpy array."""
     import numpy as np
 

@@ -6,17 +6,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.onnx.graph import Value, attribute, carried, initializers_of, labels, outer_reads, scopes, values
+from precision_debug.onnx.graph import (
+    Value,
+    initializers_of,
+    iterate_scopes,
+    iterate_values,
+    label_values,
+    list_outer_reads,
+    map_carried_inputs,
+    read_attribute,
+)
 from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
 from ..naming import Holding
 from ..reasons import say
-from .model_layout import View, view_of
+from .model_layout import View, make_view
 from .same_tensor import NCHWC, Form
 from .types import TypeInfo, Types
 
-__all__ = ["Entry", "Labels", "Sizes", "all_values", "list_tensors", "op_type", "with_dropped"]
+__all__ = ["Entry", "Labels", "Sizes", "list_tensors", "list_values", "op_type", "with_dropped"]
 
 Sizes = Callable[[str], tuple[int | str, ...] | None]
 """Shape of a source tensor by name; None where it is not known."""
@@ -57,7 +66,7 @@ def rounds_what_it_reads(node: Any) -> bool:
     word."""
     if node is None or node.domain != "com.microsoft":
         return False
-    in_blocks = node.op_type == "MatMulNBits" and (attribute(node, "accuracy_level") or 0) >= IN_INT8
+    in_blocks = node.op_type == "MatMulNBits" and (read_attribute(node, "accuracy_level") or 0) >= IN_INT8
     return in_blocks or node.op_type in {"DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 
 
@@ -75,7 +84,7 @@ class Labels:
         self, found: Sequence[Value], holdings: Mapping[Any, Holding] | None = None, missing: Collection[str] = ()
     ) -> None:
         self.by_key = {
-            key: f"{name}{_RENAMED}" if key[-1] in missing else name for key, name in labels(list(found)).items()
+            key: f"{name}{_RENAMED}" if key[-1] in missing else name for key, name in label_values(list(found)).items()
         }
         self.holdings = holdings or {}
 
@@ -98,10 +107,10 @@ class Labels:
         Entry.later)."""
         if value.node is None:
             return (), ()
-        key, loop = value.scope.key, carried(value.scope)
+        key, loop = value.scope.key, map_carried_inputs(value.scope)
         first: dict[str, None] = {}
         later: dict[tuple[str, bool], None] = {}
-        for name in (*value.node.input, *outer_reads(value.node)):
+        for name in (*value.node.input, *list_outer_reads(value.node)):
             begins, follows = loop.get(self._formal(key, name), ("", ""))
             found = self.of(key[:-1], begins) if begins else self.of(key, name)
             first.setdefault(found)
@@ -124,7 +133,7 @@ def list_tensors(
     """repeated: names that occur in several graphs of the source; the baseline puts the graph's path before them.
     missing: of source tensors that the engine was not given: a value of that name is another, and is called otherwise.
     """
-    found = all_values(running)
+    found = list_values(running)
     names = Labels(found, holdings, missing)
     by_key = {value.key: value for value in found}
     outputs = {item.name for item in running.output}
@@ -134,8 +143,8 @@ def list_tensors(
         maker = value if holding.same_as else by_key.get((value.scope.key, holding.root), value)
         info = types.of(value.scope.key, value.name)
         is_output = not value.scope.key and value.name in outputs
-        shape = _source_shape(holding, sizes)
-        view = _view(value, holding, info, shape, names, is_output)
+        shape = _find_source_shape(holding, sizes)
+        view = _make_view(value, holding, info, shape, names, is_output)
         inputs, later = names.inputs(value if maker.node is None else maker)
         own = names.by_key[value.key]
         meta = TensorMeta(
@@ -145,7 +154,7 @@ def list_tensors(
             dtype=info.dtype,
             shape=shape if holding.form.blocked else info.shape,
             inputs=tuple(name for name in inputs if name != own) or _root_input(maker, own, names),
-            origin=_origin(value, holding, own, repeated),
+            origin=_find_origin(value, holding, own, repeated),
             view=view.label or holding.before,
             unseen=NOTHING if view.at_end and is_output else view.unseen,
             is_output=is_output,
@@ -155,7 +164,7 @@ def list_tensors(
     return entries
 
 
-def _view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Labels, is_output: bool) -> View:
+def _make_view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Labels, is_output: bool) -> View:
     if holding.repeats:
         return View(unseen=say("repeats", name=holding.repeats))
     if holding.same_as and not is_output:
@@ -164,10 +173,10 @@ def _view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Lab
         return View(unseen=say("constant"))
     if holding.before and value.node is None:
         return View(unseen=say("feed"))
-    return view_of(info, holding.form, _channels(holding, shape), shape)
+    return make_view(info, holding.form, _count_channels(holding, shape), shape)
 
 
-def _channels(holding: Holding, shape: tuple[int | str, ...] | None) -> int | None:
+def _count_channels(holding: Holding, shape: tuple[int | str, ...] | None) -> int | None:
     """Return how many channels a blocked value has: along its own second axis, wherever that is in the source
     tensor."""
     if shape is None or len(shape) < 2 or holding.form.perm is None:
@@ -176,12 +185,12 @@ def _channels(holding: Holding, shape: tuple[int | str, ...] | None) -> int | No
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _source_shape(holding: Holding, sizes: Sizes) -> tuple[int | str, ...] | None:
+def _find_source_shape(holding: Holding, sizes: Sizes) -> tuple[int | str, ...] | None:
     special = holding.form.blocked or holding.form.perm != ()
     return sizes(holding.origin) if holding.origin and special else None
 
 
-def _origin(value: Value, holding: Holding, own: str, repeated: Collection[str]) -> str:
+def _find_origin(value: Value, holding: Holding, own: str, repeated: Collection[str]) -> str:
     origin = holding.origin
     if origin in repeated:
         origin = f"{value.scope.path}/{origin}".lstrip("/")
@@ -200,7 +209,7 @@ def op_type(value: Value) -> str:
 
     A Conv of ONNX Runtime's in blocks of channels that has an activation in it is FusedConv, as elsewhere.
     """
-    if value.node is not None and value.node.domain == NCHWC and attribute(value.node, "activation"):
+    if value.node is not None and value.node.domain == NCHWC and read_attribute(value.node, "activation"):
         return f"Fused{value.node.op_type}"
     if value.node is not None:
         return str(value.node.op_type)
@@ -216,8 +225,8 @@ def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
     listed = {entry.value.key for entry in entries}
     # a tensor whose float16 ONNX Runtime computes in float32 is there under that one's name, as its origin
     taken = {name for entry in entries for name in (entry.meta.name, entry.meta.origin)}
-    found = [value for value in values(source) if not _is_constant(value)]
-    names = labels(found)
+    found = [value for value in iterate_values(source) if not _is_constant(value)]
+    names = label_values(found)
     after: dict[Any, list[Entry]] = {}
     last: Any = None
     for value in found:
@@ -231,14 +240,14 @@ def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
     return [*after.get(None, ()), *(e for entry in entries for e in (entry, *after.get(entry.value.key, ())))]
 
 
-def all_values(graph: Any) -> list[Value]:
+def list_values(graph: Any) -> list[Value]:
     """Inputs, outputs of the model that are constants of it, then node outputs in execution order.
 
     A Constant node is none of them, as a weight is not: ONNX Runtime makes weights of those in the main graph.
     """
     constants = initializers_of(graph)
-    main = next(scopes(graph))
-    found = [value for value in values(graph) if not _is_constant(value)]
+    main = next(iterate_scopes(graph))
+    found = [value for value in iterate_values(graph) if not _is_constant(value)]
     fixed = [Value(name=item.name, scope=main) for item in graph.output if item.name in constants]
     model_inputs = [value for value in found if value.node is None]
     return [*model_inputs, *fixed, *found[len(model_inputs) :]]

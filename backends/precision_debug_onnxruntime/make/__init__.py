@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.onnx.graph import all_graphs, reorder
+from precision_debug.onnx.graph import iterate_graphs, reorder
 from precision_debug.onnx.model import Model
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import Reason
@@ -21,14 +21,14 @@ from ..keep import Blocked
 from ..reasons import say
 from ..settings import setting
 from .float16 import after_conversion, convert, float16_notes, narrow_on_cpu
-from .opset import raised
-from .running_graph import dump, infer_types, unoptimised
+from .opset import raise_opset
+from .running_graph import dump, infer_types, read_unoptimised
 
 if TYPE_CHECKING:
     from ..engine.runtime import Runtime
     from ..modes import Recipe
 
-__all__ = ["Built", "build", "changed"]
+__all__ = ["Built", "build", "change_model"]
 
 _IN_FLOAT32 = 1
 """``accuracy_level`` of MatMulNBits that multiplies in float32."""
@@ -49,14 +49,14 @@ class Built:
     notes: tuple[Reason, ...] = ()
 
 
-def changed(
+def change_model(
     source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
 ) -> tuple[Model, tuple[Reason, ...]]:
     """Return the graph that a run mode gives to ONNX Runtime, converted or quantised, and notes on how it came about.
 
     What has to be written goes to folder. Raises ModelError or BackendError.
     """
-    runtime = _writing(runtime, recipe)
+    runtime = _runtime_for_writing(runtime, recipe)
     if recipe.quantises:
         from .quantise import quantise
 
@@ -69,13 +69,13 @@ def changed(
         raise_constants(copy, least)
         source = dataclasses.replace(source, proto=copy)
     if not recipe.change and not recipe.optimise and recipe.mode.precision == "float32":
-        return _multiplied_in_float32(source)
+        return _multiply_in_float32(source)
     if recipe.change == "bfloat16_sim":
-        return raised(source, _BFLOAT16, "bfloat16")
+        return raise_opset(source, _BFLOAT16, "bfloat16")
     return source, ()
 
 
-def _multiplied_in_float32(source: Model) -> tuple[Model, tuple[Reason, ...]]:
+def _multiply_in_float32(source: Model) -> tuple[Model, tuple[Reason, ...]]:
     """Return the model with what its file lets multiply in int8 done in float32, and a note where there is some:
     whoever asks for the unfused run in float32 asks what that costs."""
     if not any(map(_may_multiply_in_int8, _nodes(source.proto))):
@@ -90,7 +90,7 @@ def _multiplied_in_float32(source: Model) -> tuple[Model, tuple[Reason, ...]]:
 
 
 def _nodes(proto: Any) -> Iterator[Any]:
-    return (node for graph in all_graphs(proto.graph) for node in graph.node)
+    return (node for graph in iterate_graphs(proto.graph) for node in graph.node)
 
 
 def _may_multiply_in_int8(node: Any) -> bool:
@@ -99,10 +99,10 @@ def _may_multiply_in_int8(node: Any) -> bool:
 
 def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
     """Build the graph of a run mode out of the given one, see changed. Raises ModelError or BackendError."""
-    runtime = _writing(runtime, recipe)
+    runtime = _runtime_for_writing(runtime, recipe)
     notes: tuple[Reason, ...] = ()
     running = _run_as(model, recipe, runtime, folder)
-    reorder(running.proto.graph, _places(source))
+    reorder(running.proto.graph, _number_places(source))
     types = infer_types(running, runtime, folder)
     if recipe.change.endswith("_sim"):
         from .simulate import simulate
@@ -118,7 +118,7 @@ def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder:
     return Built(running=running, types=types, notes=notes)
 
 
-def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
+def _runtime_for_writing(runtime: Runtime, recipe: Recipe) -> Runtime:
     """Return how sessions are opened whose graphs are written: one with TensorRT's compiled nodes cannot be."""
     if recipe.engine != "tensorrt":
         return runtime
@@ -126,11 +126,11 @@ def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
 
 
 def _run_as(model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
-    with _after(recipe):
-        return dump(model, runtime, folder, "all") if recipe.optimise else unoptimised(model, runtime, folder)
+    with _explain_errors_after(recipe):
+        return dump(model, runtime, folder, "all") if recipe.optimise else read_unoptimised(model, runtime, folder)
 
 
-def _after(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
+def _explain_errors_after(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
     if recipe.quantises:
         from .quantise import after_quantisation
 
@@ -138,10 +138,10 @@ def _after(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
     return after_conversion() if recipe.change == "float16" else contextlib.nullcontext()
 
 
-def _places(source: Model) -> dict[str, int]:
+def _number_places(source: Model) -> dict[str, int]:
     """Return the place of each node and output in the source model, so that every mode runs in its order."""
     places: dict[str, int] = {}
-    for graph in all_graphs(source.proto.graph):
+    for graph in iterate_graphs(source.proto.graph):
         for node in graph.node:
             place = len(places)
             for name in (node.name, *node.output):

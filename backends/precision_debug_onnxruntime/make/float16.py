@@ -12,11 +12,11 @@ from typing import Any
 
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
 from precision_debug.explain.operators import MOVE
-from precision_debug.onnx.graph import all_graphs, scopes
+from precision_debug.onnx.graph import iterate_graphs, iterate_scopes
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.reasons import Reason
 
-from ..engine.light_imports import logging_left_alone
+from ..engine.light_imports import leave_logging_alone
 from ..engine.remedies import raise_constants
 from ..engine.runtime import Runtime, our_errors
 from ..engine.source_tensors import INSERTED_CAST
@@ -25,7 +25,7 @@ from ..keep import Blocked
 from ..reasons import say
 from ..settings import setting
 from .kept import cut_round_trips, separate_constants
-from .narrowing import Trouble, as_float16, constants_of, trouble, trouble_notes
+from .narrowing import Trouble, as_float16, constants_of, count_trouble, trouble_notes
 from .running_graph import infer_types
 
 __all__ = ["after_conversion", "convert", "float16_notes", "narrow_on_cpu"]
@@ -48,12 +48,12 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
     """
     named = Blocked.of(runtime, source)
     try:
-        return _converted(source, runtime, folder, None, named)
+        return _convert_model(source, runtime, folder, None, named)
     except PrecisionDebugError as refused:
         try:
-            model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder), named)
+            model, notes = _convert_model(source, runtime, folder, infer_types(source, runtime, folder), named)
         except PrecisionDebugError:
-            kind = _type_that_stands_in_the_way(source, runtime, folder, named, refused.what)
+            kind = _find_blocking_type(source, runtime, folder, named, refused.what)
             if kind:
                 hint = say("kept_runs", option=f"op_block_list={','.join((*sorted(named.ops), kind))}")
                 raise type(refused)(refused.what, where=refused.where, hint=hint) from refused
@@ -65,20 +65,20 @@ _MOST_TYPES, _MOST_BYTES = 24, 1 << 27
 """Operator types that are tried in float32, and of how large a file: each is a conversion and a session of its own."""
 
 
-def _type_that_stands_in_the_way(
+def _find_blocking_type(
     source: Model, runtime: Runtime, folder: Path, named: Blocked, said: str
 ) -> str:  # fmt: skip
     """Return the operator type without whose conversion the model is converted and loads, tried; "" where no single one
     is."""
     if Path(source.path).stat().st_size > _MOST_BYTES:
         return ""
-    nodes = [node for graph in all_graphs(source.proto.graph) for node in graph.node]
+    nodes = [node for graph in iterate_graphs(source.proto.graph) for node in graph.node]
     words = set(re.findall(r"[\w./:-]+", said))
     first = [node.op_type for node in nodes if node.op_type in words or (node.name and node.name in words)]
     for kind in list(dict.fromkeys([*first, *(node.op_type for node in nodes)]))[:_MOST_TYPES]:
         blocked = dataclasses.replace(named, ops=named.ops | {kind})
         with contextlib.suppress(PrecisionDebugError):
-            _converted(source, runtime, folder, None, blocked)
+            _convert_model(source, runtime, folder, None, blocked)
             return str(kind)
     return ""
 
@@ -86,13 +86,13 @@ def _type_that_stands_in_the_way(
 _HINT = "keep what it stumbles over in float32: options op_block_list, node_block_list"
 
 
-def _converted(
+def _convert_model(
     source: Model, runtime: Runtime, folder: Path, types: Types | None, named: Blocked
 ) -> tuple[Model, tuple[Reason, ...]]:  # fmt: skip
     """types: written into the model in place of what onnx infers. Raises PrecisionDebugError where it does not load."""
     import onnx
 
-    with logging_left_alone():
+    with leave_logging_alone():
         from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
     whole = read_model(source.path)  # with the weights that lie in the file itself
@@ -102,16 +102,16 @@ def _converted(
         raise_constants(proto, setting(runtime.settings, "raise_constants"))
         if types is not None:
             _tell_types(proto, types)
-        before = {name: trouble(array, "float16") for name, array in constants_of(proto)}
+        before = {name: count_trouble(array, "float16") for name, array in constants_of(proto)}
         narrow = {name for name, _ in constants_of(proto, _FLOAT16)}
-        casts = _casts(proto)
+        casts = _count_casts(proto)
         passed = _take_passed_through(proto.graph)
         blocked = [*DEFAULT_OP_BLOCK_LIST, *named.ops]
         constants = separate_constants(proto, named)
         own = {node.name for node in proto.graph.node}
         if types is None:
-            proto = _inferred(proto)
-        with _quick_weights():
+            proto = _infer_types(proto)
+        with _convert_weights_quickly():
             proto = convert_float_to_float16(
                 proto, keep_io_types=True, disable_shape_infer=True, op_block_list=blocked,
                 node_block_list=[*named.nodes, *constants],
@@ -119,11 +119,11 @@ def _converted(
         cut = cut_round_trips(proto, own) if named.ops or named.nodes else 0
         _put_back(proto.graph, passed)
         converted = {name for name, _ in constants_of(proto, _FLOAT16)}
-        if converted <= narrow and _casts(proto) <= casts:
+        if converted <= narrow and _count_casts(proto) <= casts:
             if named.nodes:
                 return source, (say("all_kept"),)
             raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
-        for graph in all_graphs(proto.graph):
+        for graph in iterate_graphs(proto.graph):
             name_nodes(graph)
         path = folder / "float16.onnx"
         path.with_suffix(".bin").unlink(missing_ok=True)  # onnx appends to it
@@ -144,7 +144,7 @@ _HEAVY = 4096
 _one_at_a_time = threading.Lock()
 
 
-def _inferred(proto: Any) -> Any:
+def _infer_types(proto: Any) -> Any:
     """Return the model with the types that onnx infers, as the converter would do it, but without large weights
     meanwhile.
 
@@ -164,7 +164,7 @@ def _inferred(proto: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _quick_weights() -> Iterator[None]:
+def _convert_weights_quickly() -> Iterator[None]:
     """The converter turns weights into float16 by ``as_float16``, which is its own function's result."""
     from onnxruntime.transformers import float16
 
@@ -177,8 +177,8 @@ def _quick_weights() -> Iterator[None]:
             float16.convert_np_to_float16 = plain
 
 
-def _casts(proto: Any) -> int:
-    return sum(node.op_type == "Cast" for graph in all_graphs(proto.graph) for node in graph.node)
+def _count_casts(proto: Any) -> int:
+    return sum(node.op_type == "Cast" for graph in iterate_graphs(proto.graph) for node in graph.node)
 
 
 @contextlib.contextmanager
@@ -221,7 +221,7 @@ def _tell_types(proto: Any, types: Types) -> None:
     """Write every value's type into the model, ONNX Runtime's own inference: the converter goes by it."""
     from onnx import helper
 
-    for scope in scopes(proto.graph):
+    for scope in iterate_scopes(proto.graph):
         graph = scope.graph
         del graph.value_info[:]
         typed = {item.name for item in (*graph.input, *graph.output)}
@@ -238,7 +238,7 @@ def narrow_on_cpu(running: Model, types: Types) -> tuple[Reason, ...]:
     """That operators of float16 in the file run in float32, as ONNX Runtime's own casts around them show; () where
     there are none. It has few such kernels on a CPU, and takes the casts between two of them away again."""
     half = single = 0
-    for scope in scopes(running.proto.graph):
+    for scope in iterate_scopes(running.proto.graph):
         for node in scope.graph.node:
             if node.op_type in MOVE or node.op_type == "Cast":
                 continue
@@ -259,7 +259,7 @@ def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[Reason, .
     """Return which nodes of the running graph really compute in float16; one that only moves numbers computes in no
     type."""
     half = single = casts = 0
-    for scope in scopes(running.proto.graph):
+    for scope in iterate_scopes(running.proto.graph):
         for node in scope.graph.node:
             infos = [types.of(scope.key, name) for name in (*node.input, *node.output) if name]
             elems = {info.elem for info in infos if isinstance(info, TypeInfo) and info.kind == "tensor"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from precision_debug.onnx.graph import initializers_of, outer_reads, reorder
+from precision_debug.onnx.graph import initializers_of, list_outer_reads, reorder
 
 from ..keep import Blocked
 from .narrowing import constant_tensor
@@ -32,7 +32,7 @@ def separate_constants(proto: Any, blocked: Blocked) -> tuple[str, ...]:
     others = {item.name for item in graph.output}
     for node in graph.node:
         (kept if blocked.covers(node) else others).update(node.input)
-        (kept if blocked.covers(node) else others).update(outer_reads(node))
+        (kept if blocked.covers(node) else others).update(list_outer_reads(node))
     copied = set()
     for tensor in list(graph.initializer):
         if tensor.data_type == _FLOAT and tensor.name in kept & others:
@@ -116,7 +116,7 @@ def cut_round_trips(proto: Any, before: Collection[str]) -> int:
 def _read(nodes: list[Any], outputs: Collection[str], before: Collection[str]) -> list[Any]:
     """Without the casts of the conversion that nobody reads any more."""
     while True:
-        read = {name for node in nodes for name in (*node.input, *outer_reads(node))} | set(outputs)
+        read = {name for node in nodes for name in (*node.input, *list_outer_reads(node))} | set(outputs)
         left = [
             node for node in nodes
             if node.op_type != "Cast" or node.name in before or read.intersection(node.output)

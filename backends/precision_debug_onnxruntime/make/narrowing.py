@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from precision_debug.numbers.number_types import NUMBER_TYPES
-from precision_debug.onnx.graph import all_graphs
-from precision_debug.reasons import Plain, Reason, some
+from precision_debug.onnx.graph import iterate_graphs
+from precision_debug.reasons import Plain, Reason, list_some
 
-__all__ = ["Trouble", "as_float16", "constant_tensor", "constants_of", "trouble", "trouble_notes"]
+__all__ = ["Trouble", "as_float16", "constant_tensor", "constants_of", "count_trouble", "trouble_notes"]
 
 _FLOAT = 1
 _SHOWN = 3
@@ -42,7 +42,7 @@ def constants_of(proto: Any, elem: int = _FLOAT) -> Iterator[tuple[str, Any]]:
     """Yield the name and array of each constant of an ONNX element type. External data must have been loaded."""
     from onnx import numpy_helper
 
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         for tensor in graph.initializer:
             if tensor.data_type == elem:
                 yield tensor.name, numpy_helper.to_array(tensor)
@@ -56,7 +56,7 @@ _BLOCK = 1 << 16
 """Elements that stay in the caches while they are looked at several times."""
 
 
-def trouble(array: Any, to: str) -> tuple[int, int, int]:
+def count_trouble(array: Any, to: str) -> tuple[int, int, int]:
     """Return how many of an array's float32 numbers are beyond a type, below its smallest number, and in its
     subnormals."""
     narrow = NUMBER_TYPES[to]
@@ -98,5 +98,5 @@ def trouble_notes(found: Mapping[str, tuple[int, int, int]], does: Trouble) -> t
         counts = {name: counted[place] for name, counted in found.items() if counted[place]}
         if counts:
             worst = sorted(counts, key=lambda name: -counts[name])
-            notes.append(says(sum(counts.values()), some([f"{name} ({counts[name]})" for name in worst], _SHOWN)))
+            notes.append(says(sum(counts.values()), list_some([f"{name} ({counts[name]})" for name in worst], _SHOWN)))
     return tuple(notes)

@@ -22,21 +22,21 @@ from precision_debug.errors import (
     PrecisionDebugError,
     UsageError,
 )
-from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.graph import iterate_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
-from precision_debug.onnx.removed_activations import removed_wrongly
+from precision_debug.onnx.removed_activations import find_wrongly_removed
 from precision_debug.protocols import Feeds
-from precision_debug.reasons import NOTHING, Reason, some
-from precision_debug.settings import passed
+from precision_debug.reasons import NOTHING, Reason, list_some
+from precision_debug.settings import get_passed
 
-from ..engine.light_imports import lean_import, quantisation, quietly
+from ..engine.light_imports import import_lean, import_quantisation, run_quietly
 from ..engine.remedies import PRODUCTS
 from ..engine.runtime import Runtime, our_errors, plain, raise_if_full
 from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
-from ..keep import nodes_named
+from ..keep import find_nodes
 from ..reasons import say
 from ..settings import setting
-from .opset import raised
+from .opset import raise_opset
 from .running_graph import dump, infer_types
 
 __all__ = ["after_quantisation", "quantise"]
@@ -65,7 +65,7 @@ def quantise(
     """
     raised_to: tuple[Reason, ...] = ()
     if change == "int8" and (opset := setting(runtime.settings, "raise_opset")):
-        source, raised_to = raised(source, opset, "raise_opset")
+        source, raised_to = raise_opset(source, opset, "raise_opset")
     settings = _Settings(runtime.settings, source)
     if change == "int8" and (settings.activation == FLOAT8) != (settings.weight == FLOAT8):
         raise UsageError(
@@ -84,7 +84,7 @@ def quantise(
     nothing: _NothingLeft | None = None
     for model, per_channel in ways:
         try:
-            quantised, left = _quantised(
+            quantised, left = _quantise_once(
                 model, source, change, runtime, settings.common(per_channel, model, source), settings, feeds, folder
             )
         except _NothingLeft as error:  # folding may leave it none of the operators that it quantises
@@ -93,33 +93,33 @@ def quantise(
         except (ModelError, BackendError) as error:
             refused = refused or error
             continue
-        otherwise = NOTHING if change == "int4" else _otherwise(refused, model is source)
+        otherwise = NOTHING if change == "int4" else _describe_other_way(refused, model is source)
         notes = settings.notes(change, len(feeds), per_channel, otherwise)
         return quantised, (*raised_to, *notes, *left)
     if nothing is not None and settings.exclude:
         return source, (say("all_excluded"),)
     assert refused is not None
     if nothing is None and not settings.op_types and change != "int4":
-        kinds = _types_that_do(ways, source, change, runtime, settings, feeds, folder)
+        kinds = _find_quantisable_types(ways, source, change, runtime, settings, feeds, folder)
         if kinds:
             hint = say("kept_runs", option=f"op_types={','.join(kinds)}")
             raise type(refused)(refused.what, where=refused.where, hint=hint) from refused
     raise nothing or refused  # that there is nothing to quantise is the reason, whatever another way came to
 
 
-def _types_that_do(
+def _find_quantisable_types(
     ways: Sequence[tuple[Model, bool]], source: Model, change: str, runtime: Runtime, settings: _Settings,
     feeds: Sequence[Feeds], folder: Path,
 ) -> tuple[str, ...]:  # fmt: skip
     """Of the operators that gain most of 8 bits those that can be quantised alone, tried: what is quantised, and loads;
     () where there are none."""
-    here = {node.op_type for graph in all_graphs(source.proto.graph) for node in graph.node}
+    here = {node.op_type for graph in iterate_graphs(source.proto.graph) for node in graph.node}
     products = tuple(kind for kind in PRODUCTS if kind in here)
     for kinds in dict.fromkeys([products, *((kind,) for kind in products)]) if products else ():
         for model, per_channel in ways:
             common = {**settings.common(per_channel, model, source), "op_types_to_quantize": list(kinds)}
             with contextlib.suppress(ModelError, BackendError):
-                _quantised(model, source, change, runtime, common, settings, feeds, folder)
+                _quantise_once(model, source, change, runtime, common, settings, feeds, folder)
                 return kinds
     return ()
 
@@ -128,7 +128,7 @@ class _NothingLeft(ModelError):
     """The quantiser changed nothing."""
 
 
-def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
+def _describe_other_way(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
     """Return what is said of a way that failed before the one that worked."""
     if refused is None:
         return NOTHING
@@ -136,7 +136,7 @@ def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
     return say("otherwise", done=done, detail=refused.what)
 
 
-def _quantised(
+def _quantise_once(
     model: Model, source: Model, change: str, runtime: Runtime, common: Mapping[str, Any], settings: _Settings,
     feeds: Sequence[Feeds], folder: Path,
 ) -> tuple[Model, tuple[Reason, ...]]:  # fmt: skip
@@ -164,49 +164,51 @@ def _quantised(
     while True:
         excluded = {**common, "nodes_to_exclude": [*common["nodes_to_exclude"], *kept]}
         try:
-            with quietly(folder):
+            with run_quietly(folder):
                 if change == "int8":
-                    _static(path, result, settings, excluded, feeds, _ranges(runtime, model is source))
+                    _quantise_statically(
+                        path, result, settings, excluded, feeds, _find_ranges_file(runtime, model is source)
+                    )
                 elif change == "int8_dynamic":
-                    _dynamic(path, result, excluded)
+                    _quantise_dynamically(path, result, excluded)
                 else:
-                    _four_bits(path, result, runtime.settings, excluded["nodes_to_exclude"])
+                    _quantise_to_4_bits(path, result, runtime.settings, excluded["nodes_to_exclude"])
         except (MemoryError, BackendUnavailable):
             raise
         except Exception as error:
             raise_if_full(error, str(folder))
-            if change == "int8" and (broken := _not_finite(feeds)):
+            if change == "int8" and (broken := _list_not_finite(feeds)):
                 raise InputError(say("broken_calibration", names=", ".join(broken)), where="--inputs") from error
             raise ModelError(
-                f"onnxruntime.quantization fails on it ({_told_by(error)})",
+                f"onnxruntime.quantization fails on it ({_describe_error(error)})",
                 where=source.path, hint=_HINT,
             ) from error  # fmt: skip
         made = _read(result, source, model)
-        wrong = removed_wrongly(whole, made)
+        wrong = find_wrongly_removed(whole, made)
         if not wrong.keys() - kept.keys():
             break
-        stock = stock if kept else _off_by(source, result, feeds)
+        stock = stock if kept else _measure_error(source, result, feeds)
         kept |= wrong
     infer_types(made, runtime, folder)
-    ours = _off_by(source, result, feeds) if kept else None
-    renamed = (say("biases_named", names=some(named)),) if named else ()
-    return made, (*_left(kept, stock, ours), *renamed)
+    ours = _measure_error(source, result, feeds) if kept else None
+    renamed = (say("biases_named", names=list_some(named)),) if named else ()
+    return made, (*_iterate_left_in_float(kept, stock, ours), *renamed)
 
 
-def _left(found: Mapping[str, Reason], stock: float | None, ours: float | None) -> Iterator[Reason]:
+def _iterate_left_in_float(found: Mapping[str, Reason], stock: float | None, ours: float | None) -> Iterator[Reason]:
     """Yield what stays in float since the quantiser would remove it, a note for each reason.
 
     stock, ours: how far the quantiser's own file and the one that is compared are off; None where that could not run.
     """
     for why in dict.fromkeys(found.values()):
-        names = some([name for name, other in found.items() if other == why])
+        names = list_some([name for name, other in found.items() if other == why])
         if stock is None or ours is None:
             yield say("left_in_float", names=names, why=why)
         else:
             yield say("left_in_float_measured", names=names, why=why, stock=stock, ours=ours)
 
 
-def _off_by(source: Model, result: Path, feeds: Sequence[Feeds]) -> float | None:
+def _measure_error(source: Model, result: Path, feeds: Sequence[Feeds]) -> float | None:
     """Return relative L2 error of the worst output of a written file against the source's on the first sample, both as
     a script of a few lines runs them; None where one of them does not run or no output has numbers to compare."""
     import onnxruntime as ort
@@ -258,7 +260,7 @@ def after_quantisation() -> Iterator[None]:
         raise ModelError(f"after its quantisation: {error.what}", where=error.where, hint=_HINT) from error
 
 
-def _told_by(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return what an error of the quantiser says where it was raised on purpose; else only where it happened."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     on_purpose = (last.line or "").startswith("raise") or "onnxruntime" in type(error).__module__
@@ -275,7 +277,7 @@ class _Settings:
         self.per_channel: bool | None = setting(options, "per_channel")
         self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
         self.reduce_range: bool = setting(options, "reduce_range")
-        self.exclude = nodes_named(source, setting(options, "nodes_to_exclude"), "nodes_to_exclude")
+        self.exclude = find_nodes(source, setting(options, "nodes_to_exclude"), "nodes_to_exclude")
         self.op_types: tuple[str, ...] = setting(options, "op_types")
         self.block: int = setting(options, "block_size")
 
@@ -301,8 +303,8 @@ class _Settings:
 
     def common(self, per_channel: bool, prepared: Model, source: Model) -> dict[str, Any]:
         """prepared: what is quantised, whose nodes may be several of the source's in one."""
-        library = quantisation()
-        exclude = list(dict.fromkeys((*self.exclude, *_absorbing(self.exclude, prepared, source))))
+        library = import_quantisation()
+        exclude = list(dict.fromkeys((*self.exclude, *_find_absorbing_nodes(self.exclude, prepared, source))))
         # the quantiser itself first makes a MatMul and an Add of these names out of a Gemm
         exclude += [f"{name}{part}" for name in exclude for part in ("_MatMul", "_Add")]
 
@@ -316,7 +318,7 @@ class _Settings:
         }
 
 
-def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str]:
+def _find_absorbing_nodes(names: Sequence[str], prepared: Model, source: Model) -> list[str]:
     """Return the prepared graph's nodes that source nodes of these names went into: a product and a sum become one
     Gemm, under a name of its own and, of more than two dimensions, between two Reshapes; and a normalisation goes into
     its convolution."""
@@ -332,7 +334,7 @@ def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str
     known = {name for node in prepared.proto.graph.node for name in (*node.input, *node.output)}
     found = []
     for node in prepared.proto.graph.node:
-        waiting = [maker[name] for name in _reached(node, maker, readers)]
+        waiting = [maker[name] for name in _find_reached(node, maker, readers)]
         inside: set[str] = set()
         while waiting:
             current = waiting.pop()
@@ -345,7 +347,7 @@ def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str
     return found
 
 
-def _reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence[Any]]) -> list[str]:
+def _find_reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the source's tensors that a prepared node makes, itself or by way of tensors that the source does not
     have."""
     found: list[str] = []
@@ -359,28 +361,28 @@ def _reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence
     return found
 
 
-def _ranges(runtime: Runtime, as_it_is: bool) -> Path | None:
+def _find_ranges_file(runtime: Runtime, as_it_is: bool) -> Path | None:
     """Where the ranges of a model's tensors lie that one of many sets of excluded nodes measured for the others: they
     are the float model's. None where each is to measure them itself."""
-    folder = str(passed(runtime.settings, "calibrated"))
+    folder = str(get_passed(runtime.settings, "calibrated"))
     if not folder:
         return None
     Path(folder).mkdir(exist_ok=True)
     return Path(folder, "as_it_is.json" if as_it_is else "prepared.json")
 
 
-def _not_finite(feeds: Sequence[Feeds]) -> list[str]:
+def _list_not_finite(feeds: Sequence[Feeds]) -> list[str]:
     """Return inputs with NaN or Inf in them, of which no range can be taken."""
     arrays = [(name, np.asarray(value)) for fed in feeds for name, value in fed.items()]
     found = [name for name, value in arrays if value.dtype.kind == "f" and not np.isfinite(value).all()]
     return list(dict.fromkeys(found))
 
 
-def _static(
+def _quantise_statically(
     path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds],
     ranges: Path | None,
 ) -> None:  # fmt: skip
-    library = quantisation()
+    library = import_quantisation()
     more: dict[str, Any] = {}
     if ranges is not None and _CACHE in inspect.signature(library.quantize_static).parameters:
         more[_CACHE] = str(ranges)
@@ -397,15 +399,15 @@ def _static(
     )
 
 
-def _dynamic(path: Path, result: Path, common: Mapping[str, Any]) -> None:
-    quantisation().quantize_dynamic(str(path), str(result), **common)
+def _quantise_dynamically(path: Path, result: Path, common: Mapping[str, Any]) -> None:
+    import_quantisation().quantize_dynamic(str(path), str(result), **common)
 
 
-def _four_bits(path: Path, result: Path, options: Mapping[str, Any], exclude: Sequence[str]) -> None:
+def _quantise_to_4_bits(path: Path, result: Path, options: Mapping[str, Any], exclude: Sequence[str]) -> None:
     import onnx
 
     try:
-        tool = lean_import("onnxruntime.quantization.matmul_nbits_quantizer")
+        tool = import_lean("onnxruntime.quantization.matmul_nbits_quantizer")
     except ImportError as error:
         raise BackendUnavailable(
             f"onnxruntime.quantization.matmul_nbits_quantizer cannot be imported ({error})",
@@ -472,14 +474,14 @@ def _read(path: Path, source: Model, before: Model) -> Model:
             f"it is quantised already ({kinds}), and the quantiser changes nothing in it", where=source.path,
             hint="compare ort_opt, which runs it unchanged",
         )  # fmt: skip
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         name_nodes(graph)
     return Model(proto=proto, folder=path.parent, path=source.path)
 
 
 def _quantised_types(proto: Any) -> Counter[str]:
     """Return how many operators of each type make or read quantised tensors."""
-    kinds = Counter(node.op_type for graph in all_graphs(proto.graph) for node in graph.node)
+    kinds = Counter(node.op_type for graph in iterate_graphs(proto.graph) for node in graph.node)
     return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
 
 

@@ -11,21 +11,21 @@ from typing import Any
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.onnx.graph import (
     External,
-    all_graphs,
     copy_but,
-    external_data,
-    external_tensors,
     initializers_of,
+    iterate_external_tensors,
+    iterate_graphs,
+    iterate_subgraphs,
     move_external_data,
-    subgraphs,
+    read_external_data,
 )
 from precision_debug.onnx.model import Model, name_nodes
-from precision_debug.onnx.scales import named_scales
+from precision_debug.onnx.scales import find_named_scales
 
 from ..engine.runtime import Runtime
 from ..engine.types import Types, read_types
 
-__all__ = ["dump", "infer_types", "unoptimised"]
+__all__ = ["dump", "infer_types", "read_unoptimised"]
 
 _AXIS = 13
 """The opset from which QuantizeLinear and DequantizeLinear have an attribute axis."""
@@ -45,7 +45,7 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     runtime.open(model, optimise=optimise, dump=path, inline=inline)
     proto = onnx.load(str(path), load_external_data=False)
     _bring_along(proto, model.folder, path.with_name(f"{path.name}.bin"))
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         name_nodes(graph)
     _drop_newer_attributes(proto)
     _tell_apart(proto.graph, set())
@@ -59,7 +59,7 @@ def _drop_newer_attributes(proto: Any) -> None:
     opset = next((item.version for item in proto.opset_import if item.domain in {"", "ai.onnx"}), _AXIS)
     if opset >= _AXIS:
         return
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         for node in graph.node:
             if node.op_type in {"QuantizeLinear", "DequantizeLinear"} and node.domain in {"", "ai.onnx"}:
                 del node.attribute[:]
@@ -74,7 +74,7 @@ def _tell_apart(graph: Any, outer: set[str]) -> None:
         _rename(graph, again)
     known = outer | names | {item.name for item in graph.input} | initializers_of(graph)
     for node in graph.node:
-        for _, inner in subgraphs(node):
+        for _, inner in iterate_subgraphs(node):
             _tell_apart(inner, known)
 
 
@@ -85,18 +85,20 @@ def _rename(graph: Any, again: Mapping[str, str]) -> None:
         for names in (node.input, node.output):
             for place, name in enumerate(names):
                 names[place] = again.get(name, name)
-        for _, inner in subgraphs(node):
+        for _, inner in iterate_subgraphs(node):
             _rename(inner, again)
 
 
 def _bring_along(proto: Any, source: Path, file: Path) -> None:
     """Add weights to a graph's file that old releases of ONNX Runtime (1.20) leave in the source's folder."""
-    left = [tensor for tensor in external_tensors(proto.graph) if external_data(tensor).location != file.name]
+    left = [
+        tensor for tensor in iterate_external_tensors(proto.graph) if read_external_data(tensor).location != file.name
+    ]
     if not left:
         return
     with file.open("ab") as out:
         for tensor in left:
-            place = external_data(tensor)
+            place = read_external_data(tensor)
             out.write(bytes(-out.tell() % mmap.ALLOCATIONGRANULARITY))
             begin = out.tell()
             with (source / place.location).open("rb") as weights:
@@ -119,17 +121,17 @@ def _keep_scales(graph: Any, source_graph: Any) -> None:
     """Scales that ONNX Runtime has multiplied with others are still what its quantised constants are multiples of."""
     there = {item.name: item for item in source_graph.initializer}
     names = initializers_of(graph)
-    for name, pair in named_scales(source_graph).items():
+    for name, pair in find_named_scales(source_graph).items():
         graph.initializer.extend(there[one] for one in pair if name in names and one not in names)
 
 
-def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
+def read_unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
     """Return the graph that runs with every optimisation off; weights stay where they are.
 
     ONNX Runtime still inlines functions and inserts casts then, which does not depend on the weights: they are left
     out while it does, except where a kernel insists on having them.
     """
-    light, weights = _light(model)
+    light, weights = _make_light_model(model)
     try:
         graph = dump(light, runtime, folder, "none", inline=True)
     except PrecisionDebugError:
@@ -142,7 +144,7 @@ def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
     """Return the type and shape of every value, subgraphs included, by loading the model without its large weights."""
     path = folder / f"types{next(_numbers)}.ort"
     try:
-        runtime.open(_light(model)[0], dump=path)
+        runtime.open(_make_light_model(model)[0], dump=path)
     except PrecisionDebugError:
         runtime.open(model, dump=path)
     types = read_types(path.read_bytes())
@@ -150,11 +152,11 @@ def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
     return types
 
 
-def _light(model: Model) -> tuple[Model, list[Any]]:
+def _make_light_model(model: Model) -> tuple[Model, list[Any]]:
     import onnx
 
     graph = model.proto.graph
-    heavy = [item for item in graph.initializer if _large(item)]
+    heavy = [item for item in graph.initializer if _is_large(item)]
     names = {item.name for item in heavy}
     proto = copy_but(model.proto, graph="initializer")
     graph_inputs = {item.name for item in graph.input}
@@ -166,7 +168,7 @@ def _light(model: Model) -> tuple[Model, list[Any]]:
     return Model(proto=proto, folder=model.folder, path=model.path), heavy
 
 
-def _large(tensor: Any) -> bool:
+def _is_large(tensor: Any) -> bool:
     return bool(tensor.external_data) or len(tensor.raw_data) > _LARGE or tensor.ByteSize() > 2 * _LARGE
 
 

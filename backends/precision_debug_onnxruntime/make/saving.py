@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import OutputError
-from precision_debug.onnx.graph import all_graphs, external_data, external_tensors, reorder
+from precision_debug.onnx.graph import iterate_external_tensors, iterate_graphs, read_external_data, reorder
 from precision_debug.onnx.model import Model
-from precision_debug.ownership import owned
+from precision_debug.ownership import guard_output
 
 __all__ = ["save"]
 
@@ -35,7 +35,7 @@ def save(model: Model, source: Any, path: Path) -> None:
         have = {entry.key for entry in proto.metadata_props}
         proto.metadata_props.extend(entry for entry in source.metadata_props if entry.key not in have)
         large = _bring_weights(proto, model.folder) > _MOST
-        with owned(path, beside):
+        with guard_output(path, beside):
             beside.unlink(missing_ok=True)  # onnx appends to it
             onnx.save_model(proto, str(path), save_as_external_data=large, location=beside.name, size_threshold=1024)
     except (OSError, ValueError) as error:
@@ -45,7 +45,7 @@ def save(model: Model, source: Any, path: Path) -> None:
 
 def _import_what_is_used(proto: Any, source: Any) -> None:
     """Without the operator sets that ONNX Runtime lists of its own accord: another engine may not know them."""
-    graphs = [*all_graphs(proto.graph), *proto.functions]
+    graphs = [*iterate_graphs(proto.graph), *proto.functions]
     used = {node.domain for graph in graphs for node in graph.node} | {item.domain for item in source.opset_import}
     kept = [item for item in proto.opset_import if item.domain in used]
     del proto.opset_import[:]
@@ -54,14 +54,14 @@ def _import_what_is_used(proto: Any, source: Any) -> None:
 
 def _bring_weights(proto: Any, folder: Path) -> int:
     """Read the weights that lie in files. ONNX's own loader wants them nowhere but beside the model. Returns bytes."""
-    for tensor in external_tensors(proto.graph):
-        place = external_data(tensor)
+    for tensor in iterate_external_tensors(proto.graph):
+        place = read_external_data(tensor)
         with (folder / place.location).open("rb") as file:
             file.seek(place.offset)
             data = file.read(place.length) if place.length else file.read()
         del tensor.external_data[:]
         tensor.raw_data = data
         tensor.ClearField("data_location")
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         del graph.value_info[:]  # of the source's types, some of which are others now
-    return sum(len(tensor.raw_data) for graph in all_graphs(proto.graph) for tensor in graph.initializer)
+    return sum(len(tensor.raw_data) for graph in iterate_graphs(proto.graph) for tensor in graph.initializer)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.numbers.number_types import NUMBER_TYPES
-from precision_debug.onnx.graph import Scope, external_data, scopes, words
+from precision_debug.onnx.graph import Scope, iterate_scopes, read_external_data, split_words
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.types import numpy_dtype
 from precision_debug.reasons import Reason
@@ -23,9 +23,9 @@ from ..engine.types import Types
 from ..keep import Blocked
 from ..reasons import say
 from .kept import separate_constants
-from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
+from .narrowing import Trouble, constant_tensor, count_trouble, trouble_notes
 
-__all__ = ["internal", "is_rounded", "simulate"]
+__all__ = ["is_internal", "is_rounded", "simulate"]
 
 _FLOAT, _DOUBLE = 1, 11
 
@@ -47,7 +47,7 @@ _KEPT = {
     "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1,), "DequantizeLinear": (1,),
     "NonMaxSuppression": (3, 4), "Range": (0, 1, 2),
 }  # fmt: skip
-_MOVERS = words("""
+_MOVERS = split_words("""
     Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Gather GatherElements GatherND Expand Tile Concat
     MaxPool Relu
 """)
@@ -66,9 +66,9 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
     before = len(proto.graph.initializer)
     separate_constants(proto, blocked)
     for tensor in list(proto.graph.initializer)[before:]:
-        _inside(tensor, plain.folder)
+        _put_numbers_inside(tensor, plain.folder)
     weights = _Weights(plain.folder, folder, to)
-    found = list(scopes(proto.graph))
+    found = list(iterate_scopes(proto.graph))
     for scope in found:
         weights.round(scope.graph, blocked, blocked.covers_scope(scope))
     doubles = 0
@@ -82,7 +82,7 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
     return Model(proto=proto, folder=weights.folder, path=plain.path), tuple(notes)
 
 
-def _inside(tensor: Any, folder: Path) -> None:
+def _put_numbers_inside(tensor: Any, folder: Path) -> None:
     """Put a copy's numbers into the graph: those in the file are rounded, for whoever else reads them."""
     from onnx import numpy_helper
 
@@ -98,7 +98,7 @@ def is_rounded(node: Any, scope: Scope, blocked: Blocked) -> bool:
     return node.op_type in _MOVERS and not blocked.covers(node) and not blocked.covers_scope(scope)
 
 
-def internal(name: str) -> bool:
+def is_internal(name: str) -> bool:
     """Return whether a value only exists because of the simulation: an operator's exact result, its narrow form, or a
     rounded copy of what is kept."""
     return name.endswith((_EXACT, _NARROW, _COPY))
@@ -141,7 +141,7 @@ class _Weights:
         return name not in kept and (name in narrow or name not in read)
 
     def _bring(self, tensor: Any) -> None:
-        location = external_data(tensor).location
+        location = read_external_data(tensor).location
         copy = self.folder / location
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class _Weights:
         from onnx import numpy_helper
 
         if tensor.external_data:
-            place = external_data(tensor)
+            place = read_external_data(tensor)
             count = int(np.prod(tensor.dims, dtype=np.int64))
             if not count:
                 return
@@ -168,7 +168,7 @@ class _Weights:
         with np.errstate(over="ignore"):
             for start in range(0, array.size, block):
                 part = array[start : start + block]
-                counts = [have + more for have, more in zip(counts, trouble(part, self.to), strict=True)]
+                counts = [have + more for have, more in zip(counts, count_trouble(part, self.to), strict=True)]
                 part[...] = part.astype(self.dtype).astype(np.float32)
         if any(counts):
             self.trouble[name] = (counts[0], counts[1], counts[2])

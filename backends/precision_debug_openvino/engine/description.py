@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from precision_debug.errors import ModelError
-from precision_debug.numbers.arrays import span_of
+from precision_debug.numbers.arrays import measure_span
 from precision_debug.protocols import Refused, Survey
 from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
 from precision_debug.records import InputMeta, ModelFiles, SessionSpec
@@ -64,7 +64,7 @@ def _layers(ops: Sequence[Any]) -> Iterator[DescribedLayer]:
 def _weights(ops: Sequence[Any]) -> Iterator[DescribedWeight]:
     for op in ops:
         if op.get_type_name() == _CONSTANT:
-            low, high, lost = span_of(op.data)
+            low, high, lost = measure_span(op.data)
             yield DescribedWeight(
                 name=str(op.get_friendly_name()), dtype=numpy_name(op.get_element_type().get_type_name()),
                 shape=tuple(op.get_output_shape(0)), low=low, high=high, non_finite=lost,

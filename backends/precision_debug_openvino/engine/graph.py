@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.records import Operator
+from precision_debug.records import GraphOperator
 
 from ..naming import dtype_of, name_operators, port_name, shape_of
 
-__all__ = ["Graph", "Key", "Value", "bodies", "key_of", "read_graph"]
+__all__ = ["Graph", "Key", "Value", "key_of", "list_bodies", "read_graph"]
 
 Key = tuple[str, int]
 """A port: its operator's name, which is unique here, and its number."""
@@ -71,7 +71,7 @@ class Graph:
         """By every name."""
         return {name: value for value in self.values.values() for name in value.names}
 
-    def operator(self, value: Value) -> Operator:
+    def operator(self, value: Value) -> GraphOperator:
         """Return the operator that makes a tensor, as the source model has it: with the weight of a product whose bias
         is an operator of its own here."""
         parts, waiting = [value], list(value.reads)
@@ -81,7 +81,7 @@ class Graph:
                 parts.append(part)
                 waiting.extend(part.reads)
         constants = {name: array for part in reversed(parts) for name, array in part.constants().items()}
-        return Operator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants)
+        return GraphOperator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants)
 
     def computed(self) -> Iterator[Value]:
         """Everything but inputs and constants, of the main graph."""
@@ -97,7 +97,7 @@ def key_of(port: Any) -> Key:
     return str(port.get_node().get_friendly_name()), int(port.get_index())
 
 
-def bodies(op: Any) -> Sequence[Any]:
+def list_bodies(op: Any) -> Sequence[Any]:
     """Return the graphs inside an operator: two of an If, one of a loop, none of others."""
     kind = op.get_type_name()
     if kind == "If":
@@ -139,8 +139,8 @@ def _name_all(model: Any, taken: set[str], prefix: str) -> None:
     ops = model.get_ordered_ops()
     name_operators(ops, taken, prefix)
     for op in ops:
-        for number, body in enumerate(bodies(op)):
-            _name_all(body, taken, f"{op.get_friendly_name()}/{('then', 'else')[number]}" if len(bodies(op)) > 1
+        for number, body in enumerate(list_bodies(op)):
+            _name_all(body, taken, f"{op.get_friendly_name()}/{('then', 'else')[number]}" if len(list_bodies(op)) > 1
                       else str(op.get_friendly_name()))  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def _list(model: Any, values: dict[Key, Value], used: set[str], scope: tuple[str
     constant: set[str] = set()
     for op in model.get_ordered_ops():
         name, kind = str(op.get_friendly_name()), str(op.get_type_name())
-        inner = bodies(op)
+        inner = list_bodies(op)
         sources = [port.get_source_output() for port in op.inputs()]
         if kind == "Constant" or (
             sources and not inner and all(source.get_node().get_friendly_name() in constant for source in sources)

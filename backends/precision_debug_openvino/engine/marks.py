@@ -16,7 +16,7 @@ from ..make import Built
 from .graph import Graph, Key
 from .layers import Layer
 
-__all__ = ["Marked", "disturbed", "surviving", "undisturbed"]
+__all__ = ["Marked", "build_undisturbed", "find_disturbed", "list_surviving"]
 
 _ROUNDS = 10
 _TYPES = 6
@@ -35,7 +35,7 @@ class Marked:
     changed: tuple[str, ...]
 
 
-def surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
+def list_surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
     """Return what the plain graph's layers give, in execution order."""
     home = {op: number for number, layer in enumerate(layers) for op in layer.ops}
     readers: dict[Key, set[str]] = {}
@@ -54,7 +54,7 @@ def surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
     return found
 
 
-def undisturbed(
+def build_undisturbed(
     graph: Graph, plain: Sequence[Layer], build: Callable[[Collection[Key]], Built], keys: Sequence[Key],
     *, exact: bool,
 ) -> Marked:  # fmt: skip
@@ -65,7 +65,7 @@ def undisturbed(
 
     def changes(wanted: Collection[Key]) -> tuple[Built, set[str]]:
         built = build(frozenset(wanted))
-        return built, disturbed(plain, built.layers(graph.rank), exact=exact)
+        return built, find_disturbed(plain, built.layers(graph.rank), exact=exact)
 
     wanted, reach = list(keys), 0
     if not wanted:
@@ -75,7 +75,7 @@ def undisturbed(
     for _ in range(_ROUNDS):
         fewer = wanted
         while changed and len(fewer) == len(wanted) and reach < _FAR:
-            near = _near(graph, changed, reach)
+            near = _find_near(graph, changed, reach)
             fewer = [key for key in wanted if key[0] not in near]
             reach += len(fewer) == len(wanted)
         if len(fewer) == len(wanted) or not fewer:
@@ -84,13 +84,13 @@ def undisturbed(
         wanted = fewer
         built, changed = changes(wanted)
     if not changed:
-        built, wanted = _regained(graph, wanted, collateral, changes, built)
+        built, wanted = _regain_taps(graph, wanted, collateral, changes, built)
     return Marked(
         built=built, keys=tuple(wanted), dropped=frozenset(keys) - set(wanted), changed=tuple(sorted(changed))
     )
 
 
-def _regained(
+def _regain_taps(
     graph: Graph, wanted: list[Key], collateral: set[Key],
     changes: Callable[[Collection[Key]], tuple[Built, set[str]]], built: Built,
 ) -> tuple[Built, list[Key]]:  # fmt: skip
@@ -105,7 +105,7 @@ def _regained(
     return built, wanted
 
 
-def disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) -> set[str]:
+def find_disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) -> set[str]:
     """Source operators whose layers are not the same in both."""
 
     def counted(layers: Sequence[Layer], undecided: set[str]) -> Counter[tuple[object, ...]]:
@@ -121,7 +121,7 @@ def disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) ->
     return {op for identity in ((first - second) | (second - first)) for op in identity[1]}  # type: ignore[attr-defined]
 
 
-def _near(graph: Graph, ops: Collection[str], reach: int) -> set[str]:
+def _find_near(graph: Graph, ops: Collection[str], reach: int) -> set[str]:
     """Return operators that are at most so many edges away from some."""
     edges: dict[str, set[str]] = {}
     for value in graph.computed():

@@ -21,9 +21,9 @@ from .graph import Graph, Key
 from .layers import Layer
 from .marks import Marked
 from .seen_tensors import Shown
-from .tensor_list import Entry, unfused
+from .tensor_list import Entry, add_unfused
 
-__all__ = ["Opened", "Seen", "Switch", "Values", "opened_inside"]
+__all__ = ["Opened", "Seen", "Switch", "Values", "open_layers"]
 
 _LEAST, _MOST = 4, 12
 """Compiled models, in all."""
@@ -84,10 +84,10 @@ class Seen:
     marked: Marked
 
 
-def opened_inside(seen: Seen, maker: Maker, switch: Switch) -> tuple[Sequence[Entry], Opened | None]:
+def open_layers(seen: Seen, maker: Maker, switch: Switch) -> tuple[Sequence[Entry], Opened | None]:
     """Return the entries, with what lies inside fused layers and further runs are to show; and how these are made."""
     there = [entry.value.key for entry in seen.entries if not entry.meta.unseen]
-    inner = _inner_keys(seen.graph, there, {entry.meta.origin for entry in seen.entries if entry.meta.origin})
+    inner = _list_inner_keys(seen.graph, there, {entry.meta.origin for entry in seen.entries if entry.meta.origin})
     # what would disturb is listed already
     inner = (*inner, *(key for key in seen.marked.dropped if key not in inner and key not in there))
     if not inner or seen.marked.built is None:
@@ -97,7 +97,7 @@ def opened_inside(seen: Seen, maker: Maker, switch: Switch) -> tuple[Sequence[En
         every = frozenset((*seen.marked.keys, *keys))
         return maker.results(every) if by_results else maker.beside(every, switch.receive)
 
-    entries = unfused(seen.graph, seen.layers, seen.entries, inner)
+    entries = add_unfused(seen.graph, seen.layers, seen.entries, inner)
     names = frozenset(entry.meta.name for entry in entries if entry.meta.view == UNFUSED)
     return entries, Opened(graph=seen.graph, inner=inner, names=names, build=build, switch=switch)
 
@@ -154,16 +154,16 @@ class Opened:
             self._decided = []
             yield from self._search(plain, infer)
             return
-        around = _around(self.graph, self.inner, plain)
+        around = _describe_surroundings(self.graph, self.inner, plain)
         for built, keys in self._decided:
             values, outputs = infer(built)
-            wrong = _differing(plain, {**values, **outputs})
+            wrong = _find_differing(plain, {**values, **outputs})
             yield from ((key, values[key]) for key in values if key in keys and not wrong & around[key].both)
 
     def _search(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
         """All at once, by taps and as results; then one of each stretch at a time, without those that change something,
         and then without their type of operator; of these every other, as results."""
-        around = _around(self.graph, self.inner, plain)
+        around = _describe_surroundings(self.graph, self.inner, plain)
         every = [key for key in self.inner if around[key].behind]
         waiting = [(every, False, 0), (every, True, 0)]
         left, alone = dict.fromkeys(every), False
@@ -171,7 +171,7 @@ class Opened:
             waiting = [one for one in waiting if not left.keys().isdisjoint(one[0])]
             if not waiting and not alone:
                 alone = True
-                waiting = [(part, False, 0) for part in _one_of_each(list(left), around)]
+                waiting = [(part, False, 0) for part in _split_in_parts(list(left), around)]
             if not waiting:
                 return
             wanted, by_results, turn = waiting.pop(0)
@@ -181,7 +181,7 @@ class Opened:
                 values, outputs = infer(built)
             except BackendError:
                 continue
-            wrong = _differing(plain, {**values, **outputs})
+            wrong = _find_differing(plain, {**values, **outputs})
             same = {key for key in wanted if key in values and not wrong & around[key].both}
             if same:
                 assert self._decided is not None
@@ -204,7 +204,7 @@ class Opened:
         return self.graph.values[key].op_type
 
 
-def _one_of_each(keys: Sequence[Key], around: Mapping[Key, _Around]) -> list[list[Key]]:
+def _split_in_parts(keys: Sequence[Key], around: Mapping[Key, _Around]) -> list[list[Key]]:
     """Return them in parts that have one of each stretch at most, the last of each first: a layer ends there."""
     stretches: dict[frozenset[Key], list[Key]] = {}
     for key in keys:
@@ -225,7 +225,7 @@ class _Around:
         return self.front | self.behind
 
 
-def _around(graph: Graph, inner: Collection[Key], plain: Collection[Key]) -> Mapping[Key, _Around]:
+def _describe_surroundings(graph: Graph, inner: Collection[Key], plain: Collection[Key]) -> Mapping[Key, _Around]:
     front: dict[Key, frozenset[Key]] = {}
     behind: dict[Key, set[Key]] = {}
     for key, value in graph.values.items():  # in execution order
@@ -238,7 +238,7 @@ def _around(graph: Graph, inner: Collection[Key], plain: Collection[Key]) -> Map
     return {key: _Around(front=front.get(key, frozenset()), behind=frozenset(behind.get(key, ()))) for key in inner}
 
 
-def _differing(plain: Mapping[Key, Any], there: Mapping[Key, Any]) -> set[Key]:
+def _find_differing(plain: Mapping[Key, Any], there: Mapping[Key, Any]) -> set[Key]:
     """Return which of the tensors that both runs show came out differently; the second lacks what was fed."""
     return {key for key, value in there.items() if key in plain and not _is_same(plain[key], value)}
 
@@ -258,7 +258,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return bool(np.linalg.norm(apart) <= _SAME * np.linalg.norm(one[finite]))
 
 
-def _inner_keys(graph: Graph, listed: Iterable[Key], taken: Set[str]) -> tuple[Key, ...]:
+def _list_inner_keys(graph: Graph, listed: Iterable[Key], taken: Set[str]) -> tuple[Key, ...]:
     """Return what is computed inside of layers, but for the quantiser's own. taken: names that others hold."""
     known = set(listed)
     return tuple(

@@ -15,15 +15,15 @@ import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable
 from precision_debug.reasons import Reason
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
-from ..failures import plain, reading
+from ..failures import reading, to_one_line
 from ..reasons import say
 from ..settings import setting
-from .graph import bodies
+from .graph import list_bodies
 from .requantise import without_quantisers
 
-__all__ = ["is_quantised", "quantised", "rows_of_constants"]
+__all__ = ["is_quantised", "list_constant_lookups", "quantise_model"]
 
 _QUANTISERS = frozenset({"FakeQuantize", "FakeConvert"})
 
@@ -33,29 +33,29 @@ def is_quantised(model: Any) -> bool:
     return any(op.get_type_name() in _QUANTISERS for op in model.get_ops())
 
 
-def quantised(
+def quantise_model(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
     leave: Path | None = None,
 ) -> tuple[Any, tuple[Reason, ...]]:  # fmt: skip
     """Return the model that is to run, and what to say of how it was quantised.
 
     feeds: contiguous arrays by input name. ignored: operators that stay as they are. leave: a folder that may be
-    "calibrated" for others (see ``settings.passed``): a model with nothing ignored is left there. Raises
+    "calibrated" for others (see ``settings.get_passed``): a model with nothing ignored is left there. Raises
     BackendUnavailable where NNCF is needed and not there, and BackendError where it fails.
     """
     if is_quantised(model):
         return model, (say("own_quantisation"),)
-    if folder := str(passed(options, "calibrated")):
+    if folder := str(get_passed(options, "calibrated")):
         return _from_one(model, feeds, options, ignored, path, Path(folder))
     if leave is None or ignored:
-        return _by_nncf(model, feeds, options, ignored, path)
-    file = _file_of(model, leave)
-    whole, notes = _by_nncf(model, feeds, options, (), path)
+        return _quantise_by_nncf(model, feeds, options, ignored, path)
+    file = _find_file(model, leave)
+    whole, notes = _quantise_by_nncf(model, feeds, options, (), path)
     _left(whole, file)
     return whole, notes
 
 
-def _file_of(model: Any, folder: Path) -> Path:
+def _find_file(model: Any, folder: Path) -> Path:
     return folder / ("any.xml" if model.is_dynamic() else "fixed.xml")
 
 
@@ -71,19 +71,20 @@ def _from_one(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
     folder: Path,
 ) -> tuple[Any, tuple[Reason, ...]]:  # fmt: skip
-    """As ``quantised``, from the one model that is calibrated and left in the folder, with its quantisers removed."""
+    """As ``quantise_model``, from the one model that is calibrated and left in the folder, with its quantisers
+    removed."""
     import openvino
 
-    file = _file_of(model, folder)
+    file = _find_file(model, folder)
     notes: tuple[Reason, ...] = (say("by_nncf", version=version("nncf"), count=len(feeds)),)
     if not file.exists():
-        whole, notes = _by_nncf(model, feeds, options, (), path)
+        whole, notes = _quantise_by_nncf(model, feeds, options, (), path)
         _left(whole, file)
     with reading(str(file)):
         return without_quantisers(openvino.Core().read_model(file), model, ignored), notes
 
 
-def _by_nncf(
+def _quantise_by_nncf(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str
 ) -> tuple[Any, tuple[Reason, ...]]:
     if importlib.util.find_spec("nncf") is None:
@@ -95,7 +96,7 @@ def _by_nncf(
 
         presets = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
         preset = presets.get(setting(options, "preset"))
-        idle = _idle_branches(model, feeds)
+        idle = _find_idle_branches(model, feeds)
         names = [*ignored, *(name for body in idle.values() for name in body)]
         # of a branch's operators some graphs have none, and NNCF would refuse the names there
         scope = nncf.IgnoredScope(names=names, validate=not idle) if names else None
@@ -108,14 +109,14 @@ def _by_nncf(
                 # a copy: it leaves out what no result needs, whose readers NNCF looks for and does not find
                 found, uncorrected = nncf.quantize(model.clone(), data, **given), ""
             except Exception as error:  # its correction of biases knows one number a channel alone
-                found, uncorrected = _without_correction(model, data, given), plain(error)
-                if found is None and (fixed := rows_of_constants(model)):
+                found, uncorrected = _without_correction(model, data, given), to_one_line(error)
+                if found is None and (fixed := list_constant_lookups(model)):
                     given["ignored_scope"] = nncf.IgnoredScope(names=[*names, *fixed], validate=not idle)
                     found, uncorrected = nncf.quantize(model.clone(), data, **given), ""
                 if found is None:
                     raise
     except Exception as error:
-        what = say("not_by_nncf", error=plain(error), version=version("nncf"))
+        what = say("not_by_nncf", error=to_one_line(error), version=version("nncf"))
         raise BackendError(what, where=path, hint=say("quantise_it_yourself")) from error
     notes = [say("by_nncf", version=nncf.__version__, count=len(feeds))]
     if fixed:
@@ -135,7 +136,7 @@ def _without_correction(model: Any, data: Any, given: Mapping[str, Any]) -> Any 
     return None
 
 
-def rows_of_constants(model: Any) -> list[str]:
+def list_constant_lookups(model: Any) -> list[str]:
     """Return the lookups of a constant table by constant indices, a window's position biases say: NNCF takes each for
     an embedding, looks for where it is reached from an input, and gives up on the whole model (KeyError)."""
     made: set[str] = set()
@@ -149,7 +150,7 @@ def rows_of_constants(model: Any) -> list[str]:
     return found
 
 
-def _idle_branches(model: Any, feeds: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+def _find_idle_branches(model: Any, feeds: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
     """Return the operators of each branch of the main graph's that none of the feeds enters, by the name of its If and
     "then" or "else": NNCF has nothing to calibrate them with, and gives up on the whole model for that."""
     from openvino import Core, opset13
@@ -169,18 +170,18 @@ def _idle_branches(model: Any, feeds: Sequence[Mapping[str, Any]]) -> dict[tuple
             taken[name].add(bool(np.all(got[place])))
     ops = {op.get_friendly_name(): op for op in model.get_ops()}
     return {
-        (str(name), word): _inside(bodies(ops[name])[number])
+        (str(name), word): _list_inside(list_bodies(ops[name])[number])
         for name in forks for number, (word, when) in enumerate((("then", True), ("else", False)))
         if when not in taken[name]
     }  # fmt: skip
 
 
-def _inside(body: Any) -> list[str]:
+def _list_inside(body: Any) -> list[str]:
     """Return what is computed in a body, and in those inside it."""
     found: list[str] = []
     for op in body.get_ordered_ops():
         if op.get_type_name() not in {"Constant", "Parameter", "Result"}:
             found.append(str(op.get_friendly_name()))
-        for inner in bodies(op):
-            found += _inside(inner)
+        for inner in list_bodies(op):
+            found += _list_inside(inner)
     return found

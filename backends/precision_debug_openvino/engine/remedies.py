@@ -19,7 +19,7 @@ from ..reasons import say
 from ..settings import setting
 from .uncompressed import holds_halves, restore
 
-__all__ = ["IrConfigurations", "remedies_of"]
+__all__ = ["IrConfigurations", "iterate_remedies"]
 
 _HINTS = (
     ("DYNAMIC_QUANTIZATION_GROUP_SIZE", "0"), ("INFERENCE_PRECISION_HINT", "f32"), ("EXECUTION_MODE_HINT", "ACCURACY"),
@@ -60,7 +60,7 @@ class IrConfigurations:
         return ModelFiles(model_file=str(path))
 
 
-def remedies_of(spec: SessionSpec, culprits: Sequence[Culprit], base: SessionSpec) -> Iterator[Remedy]:
+def iterate_remedies(spec: SessionSpec, culprits: Sequence[Culprit], base: SessionSpec) -> Iterator[Remedy]:
     """culprits: who is named. base: the baseline, whose file an IR may come from."""
     source = base.model.model_file
     other = source and source != spec.model.model_file and not setting(spec.options, "uncompressed_from")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from .graph import bodies
+from .graph import list_bodies
 
 __all__ = ["without_quantisers"]
 
@@ -55,7 +55,7 @@ def _with_bodies(model: Any) -> list[Any]:
     """Return all operators, those in branches and loops too, in execution order."""
     found: list[Any] = []
     for op in model.get_ordered_ops():
-        for body in bodies(op):
+        for body in list_bodies(op):
             found += _with_bodies(body)
         found.append(op)
     return found
@@ -71,18 +71,18 @@ def _undo(port: Any, ignored: Collection[str]) -> None:
         return
     if not moved:
         port.replace_source_output(quantiser.input_value(0))
-    elif all(name in ignored for name in _readers(quantiser.output(0))):
+    elif all(name in ignored for name in _list_readers(quantiser.output(0))):
         for reader in list(quantiser.output(0).get_target_inputs()):
             reader.replace_source_output(quantiser.input_value(0))
 
 
-def _readers(port: Any) -> list[str]:
+def _list_readers(port: Any) -> list[str]:
     """Return names of the operators that read a port's numbers, behind what only moves these."""
     found: list[str] = []
     for reader in port.get_target_inputs():
         op = reader.get_node()
         if op.get_type_name() in _PASSES_ON:
-            found += [name for out in op.outputs() for name in _readers(out)]
+            found += [name for out in op.outputs() for name in _list_readers(out)]
         elif op.get_type_name() != "ShapeOf":
             found.append(str(op.get_friendly_name()))
     return found

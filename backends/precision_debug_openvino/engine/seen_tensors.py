@@ -12,7 +12,7 @@ import numpy as np
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.records import UNFUSED, TensorMeta
 
-from ..isolate import fitted, rounded
+from ..isolate import fit_to_memory, round_as_held
 from ..reasons import say
 from .graph import Key
 from .tensor_list import Entry
@@ -58,7 +58,7 @@ class Shown:
         for entry in [entry for entry in self._waiting.values() if entry.value.op_type == "Input"]:
             name = entry.value.name
             new = self._one(entry, self.outputs.get(entry.meta.name, arrays[name]))
-            if new is not None and (fit := fitted(new, arrays[name])) is not None:
+            if new is not None and (fit := fit_to_memory(new, arrays[name])) is not None:
                 fed[name] = np.ascontiguousarray(fit).reshape(fit.shape)  # it makes a vector of a scalar
         return fed
 
@@ -73,13 +73,13 @@ class Shown:
             for entry in self._of.get(key, ()):
                 value = self.outputs.get(entry.meta.name)
                 if value is None:
-                    value = _typed(memory, entry.value.dtype, self.copies)
+                    value = _view_as_type(memory, entry.value.dtype, self.copies)
                 shown = self._one(entry, value)
                 if shown is not None:  # a tap may hold in float32 what the engine holds in less
-                    held = rounded(shown, entry.meta.dtype)
+                    held = round_as_held(shown, entry.meta.dtype)
                     new = shown if held is None else held
             self._turns[key] = self._turns.get(key, -1) + 1
-            return None if new is None else fitted(new, memory)
+            return None if new is None else fit_to_memory(new, memory)
         except BaseException as error:
             self.error = error
             return None
@@ -128,7 +128,7 @@ class Shown:
                 yield from after.get(name, ())
 
 
-def _typed(memory: np.ndarray[Any, Any], dtype: str, copies: bool) -> np.ndarray[Any, Any]:
+def _view_as_type(memory: np.ndarray[Any, Any], dtype: str, copies: bool) -> np.ndarray[Any, Any]:
     """Return the engine's array in the model's type where that is not a float: it holds int64 as int32, bool as
     uint8."""
     if memory.dtype.kind != "f" and memory.dtype.name != dtype and dtype in _WHOLE:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["NAME", "Receive", "tap_types"]
+__all__ = ["NAME", "Receive", "make_tap_types"]
 
 Receive = Callable[[int, Any], Any]
 """(number of the tap, the engine's own array) to what its readers get in place of it; None: the same."""
@@ -20,7 +20,7 @@ NAME = "precision_debug_tap_"
 
 
 @functools.cache
-def tap_types() -> tuple[Any, Any]:
+def make_tap_types() -> tuple[Any, Any]:
     """The classes (through, beside), each made with (inputs, number, receive)."""
     import openvino
     from openvino import Op

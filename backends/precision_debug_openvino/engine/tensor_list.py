@@ -13,7 +13,7 @@ from ..reasons import say
 from .graph import Graph, Key, Value
 from .layers import Layer
 
-__all__ = ["Entry", "list_tensors", "unfused"]
+__all__ = ["Entry", "add_unfused", "list_tensors"]
 
 _STEPS = frozenset({"int8", "uint8", "int4", "uint4"})
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
@@ -46,9 +46,9 @@ def list_tensors(
     late = [key for key in outputs if key not in shown and key not in hidden]
     inputs = [value.key for value in graph.values.values() if value.op_type == "Input"]
     places = {key: (number, 0) for number, key in enumerate(graph.values)}
-    listed = list(dict.fromkeys((*inputs, *_merged([*shown, *late], hidden, places))))
+    listed = list(dict.fromkeys((*inputs, *_merge_keys([*shown, *late], hidden, places))))
     known = {key: graph.values[key].name for key in listed}
-    inside, rounds = _inside(graph, set(listed))
+    inside, rounds = _find_inner_values(graph, set(listed))
     entries = []
     for key in listed:
         value = graph.values[key]
@@ -63,7 +63,7 @@ def list_tensors(
                 kind = graph.values.get((value.scope[0], 0))
                 unseen = say("inside", kind=kind.op_type if kind else "operator", name=value.scope[0])
         names = dict.fromkeys((*value.names, *outputs.get(key, ())))
-        origin = _quantises(graph, value, known)
+        origin = _find_quantised_source(graph, value, known)
         for name in names:
             own = name == value.name
             entries.append(
@@ -71,8 +71,8 @@ def list_tensors(
                     value=value,
                     meta=TensorMeta(
                         name=name, op_type=value.op_type, node=key[0] if value.op_type != "Input" else "",
-                        dtype=_held(value, layer), shape=value.shape, own=value.own and not origin, origin=origin,
-                        view="dequantised" if _held(value, layer) in _STEPS else "",
+                        dtype=_held_type(value, layer), shape=value.shape, own=value.own and not origin, origin=origin,
+                        view="dequantised" if _held_type(value, layer) in _STEPS else "",
                         inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
                         is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
                         rounds=rounds.get(key, ()) if own else (),
@@ -83,7 +83,7 @@ def list_tensors(
     return entries
 
 
-def unfused(graph: Graph, layers: Sequence[Layer], entries: Sequence[Entry], inner: Collection[Key]) -> list[Entry]:
+def add_unfused(graph: Graph, layers: Sequence[Layer], entries: Sequence[Entry], inner: Collection[Key]) -> list[Entry]:
     """Return the entries with those of inner tensors, which further runs are to show, at the end."""
     home = {op: layer for layer in layers for op in layer.ops}
     there = [entry for entry in entries if entry.value.key in inner]
@@ -105,7 +105,7 @@ def unfused(graph: Graph, layers: Sequence[Layer], entries: Sequence[Entry], inn
     return found
 
 
-def _held(value: Value, layer: Layer | None) -> str:
+def _held_type(value: Value, layer: Layer | None) -> str:
     """Return the type in which the engine holds it; the model's own for all but floats."""
     if value.dtype not in _FLOATS or layer is None:
         return value.dtype
@@ -113,7 +113,7 @@ def _held(value: Value, layer: Layer | None) -> str:
     return held if held in _FLOATS or held in _STEPS else value.dtype
 
 
-def _quantises(graph: Graph, value: Value, known: Collection[Key]) -> str:
+def _find_quantised_source(graph: Graph, value: Value, known: Collection[Key]) -> str:
     """Return the source tensor that a FakeQuantize of the quantiser's holds, where that one is not listed itself."""
     if value.op_type != "FakeQuantize" or not value.own or not value.reads:
         return ""
@@ -121,7 +121,7 @@ def _quantises(graph: Graph, value: Value, known: Collection[Key]) -> str:
     return source.name if source.key not in known and not source.own else ""
 
 
-def _merged(first: Sequence[Key], second: Sequence[Key], places: Mapping[Key, tuple[int, int]]) -> list[Key]:
+def _merge_keys(first: Sequence[Key], second: Sequence[Key], places: Mapping[Key, tuple[int, int]]) -> list[Key]:
     """Return the first in its own order, each of the second before the first one that comes after it in the model."""
     waiting = sorted(dict.fromkeys(second), key=lambda key: places[key])
     found: list[Key] = []
@@ -146,7 +146,7 @@ def _reads(graph: Graph, value: Value, known: Mapping[Key, str]) -> tuple[str, .
     return tuple(found)
 
 
-def _inside(
+def _find_inner_values(
     graph: Graph, listed: Collection[Key]
 ) -> tuple[Mapping[Key, tuple[str, ...]], Mapping[Key, tuple[str, ...]]]:
     """Return what is not listed, by the first listed tensor that is computed from it; and of what the quantiser rounds

@@ -25,7 +25,7 @@ def restore(model: Any, source: Any) -> int:
     A weight may lie the other way round, and have further axes of one: OpenVINO writes products and shifts so."""
     from openvino import opset13
 
-    known = {key: value for value in _constants(source) for key, value in _keys(value)}
+    known = {key: value for value in _iterate_constants(source) for key, value in _keys(value)}
     count = 0
     for convert, half in list(_halves(model)):
         value = known.get(_key(half))
@@ -45,7 +45,7 @@ def _halves(model: Any) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
             yield op, source.data
 
 
-def _constants(model: Any) -> Iterator[np.ndarray[Any, Any]]:
+def _iterate_constants(model: Any) -> Iterator[np.ndarray[Any, Any]]:
     for op in model.get_ordered_ops():
         if op.get_type_name() == "Constant" and op.get_output_element_type(0).get_type_name() == "f32":
             yield op.data

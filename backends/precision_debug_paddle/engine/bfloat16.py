@@ -16,14 +16,22 @@ from typing import TypeVar
 import numpy as np
 
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.protocols import Feeds, Session, progress_to
+from precision_debug.protocols import Feeds, Session, send_progress_to
 
 from .. import naming
 from .fetchable import Trace
 from .kept_in_pir import MARK
 from .predictor import Runner
 
-__all__ = ["Offer", "all_but", "built", "first_that_runs", "lowered_as", "opening_takes", "placed"]
+__all__ = [
+    "Offer",
+    "build_and_count",
+    "count_placed",
+    "estimate_opening_seconds",
+    "find_first_running",
+    "list_all_but",
+    "list_lowered_names",
+]
 
 
 # Which operator types oneDNN runs in BF16 in a legacy program, by the names that they have when the pass sees them.
@@ -50,17 +58,17 @@ _SEEN_AS = {
 """The names that an operator of the program may have when the pass that places BF16 sees it."""
 
 
-def lowered_as(kind: str) -> tuple[str, ...]:
+def list_lowered_names(kind: str) -> tuple[str, ...]:
     """Return the names under which an operator of the program may be run in BF16; () where it never is."""
     return tuple(name for name in _SEEN_AS.get(kind, (kind,)) if name in LOWERED)
 
 
-def all_but(kept: Collection[str], named: Sequence[str] = ()) -> tuple[str, ...]:
+def list_all_but(kept: Collection[str], named: Sequence[str] = ()) -> tuple[str, ...]:
     """Return what to hand to ``set_bfloat16_op`` so that the types ``kept`` stay in FP32, and nothing else does.
 
     named: a list that the user has already, in place of all.
     """
-    gone = {name for kind in kept for name in (kind, *lowered_as(kind))}
+    gone = {name for kind in kept for name in (kind, *list_lowered_names(kind))}
     return tuple(name for name in (named or sorted(LOWERED)) if name not in gone)
 
 
@@ -80,7 +88,7 @@ class Offer:
     of: int
 
 
-def first_that_runs(
+def find_first_running(
     kinds: Collection[str], failing: str, start: Callable[[Sequence[str]], Runner], feeds: Feeds
 ) -> Offer | None:
     """Return the largest list of a few that runs and puts anything into bfloat16; None where none does.
@@ -88,7 +96,7 @@ def first_that_runs(
     kinds: the program's operator types. failing: the one that Paddle named, "" where it named none. start: makes a
     predictor with a list.
     """
-    for types in _lists(kinds, failing):
+    for types in _iterate_lists(kinds, failing):
         trace = Trace()
         with contextlib.suppress(PrecisionDebugError):
             runner = start(types)
@@ -103,14 +111,14 @@ def first_that_runs(
     return None
 
 
-def opening_takes(opened: Callable[[], Session], builds: int) -> float:
+def estimate_opening_seconds(opened: Callable[[], Session], builds: int) -> float:
     """Return seconds that opening a session takes which builds so many predictors, from one that may build fewer.
 
     opened: opens that one; it tells of each predictor that it builds.
     """
     told: list[float] = []
     begun = time.monotonic()
-    with progress_to(lambda _text: told.append(time.monotonic())):
+    with send_progress_to(lambda _text: told.append(time.monotonic())):
         session = opened()
         try:
             _ = session.tensors  # that is when they are built
@@ -122,7 +130,7 @@ def opening_takes(opened: Callable[[], Session], builds: int) -> float:
     return (told[0] - begun) + builds * (ended - told[0]) / len(told)
 
 
-def _lists(kinds: Collection[str], failing: str) -> Iterator[tuple[str, ...]]:
+def _iterate_lists(kinds: Collection[str], failing: str) -> Iterator[tuple[str, ...]]:
     """Yield all but what fails; then products alone; then convolutions alone. Each once, and none that is empty."""
     told: set[tuple[str, ...]] = {()}
     for left in (
@@ -130,8 +138,8 @@ def _lists(kinds: Collection[str], failing: str) -> Iterator[tuple[str, ...]]:
         [kind for kind in _PRODUCTS if kind in kinds],
         [kind for kind in _PRODUCTS[:2] if kind in kinds],
     ):
-        gone = set(lowered_as(failing))
-        types = tuple(sorted({name for kind in left for name in lowered_as(kind)} - gone))
+        gone = set(list_lowered_names(failing))
+        types = tuple(sorted({name for kind in left for name in list_lowered_names(kind)} - gone))
         if types not in told:
             told.add(types)
             yield types
@@ -149,7 +157,7 @@ _LOW = re.compile(r'(?:mkldnn|onednn)_data_type:"bfloat16"')
 Made = TypeVar("Made")
 
 
-def placed(text: str) -> tuple[int, int] | None:
+def count_placed(text: str) -> tuple[int, int] | None:
     """Return operators in bfloat16, and all that give floats, of what Paddle printed; None where it printed no such
     pass."""
     _, found, rest = text.rpartition(_AFTER)
@@ -165,18 +173,18 @@ def placed(text: str) -> tuple[int, int] | None:
     return low, every
 
 
-def built(make: Callable[[], Made], folder: Path) -> tuple[Made, tuple[int, int] | None]:
+def build_and_count(make: Callable[[], Made], folder: Path) -> tuple[Made, tuple[int, int] | None]:
     """Return what ``make`` gives, a predictor that prints its passes, and what was put where. folder: an existing
     one."""
     with tempfile.TemporaryFile(dir=folder) as said:
-        with _written_to(said.fileno()):
+        with _redirect_output(said.fileno()):
             made = make()
         said.seek(0)
-        return made, placed(said.read().decode("utf-8", "replace"))
+        return made, count_placed(said.read().decode("utf-8", "replace"))
 
 
 @contextmanager
-def _written_to(handle: int) -> Iterator[None]:
+def _redirect_output(handle: int) -> Iterator[None]:
     """What libraries print on standard output goes to a descriptor."""
     try:
         before = os.dup(1)

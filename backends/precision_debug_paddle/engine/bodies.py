@@ -20,7 +20,7 @@ from precision_debug.onnx.wire import Field
 from .legacy_program import LegacyProgram
 from .program import NESTED
 
-__all__ = ["Recorder", "ints", "operator", "variable", "with_bodies"]
+__all__ = ["Recorder", "make_ints", "make_operator", "make_variable", "with_bodies"]
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +75,7 @@ class Recorder:
         """
         self._seen[variable] = np.array(array)
         for group in self.groups:
-            wanted = [name for one in group for name in _needed(one)]
+            wanted = [name for one in group for name in _list_needed(one)]
             if variable in wanted and all(name in self._seen for name in wanted):
                 yield from self._of(group)
 
@@ -100,25 +100,27 @@ class Recorder:
         return [part.astype(bool) for part in made] if one.dtype == "bool" else made
 
 
-def _needed(one: _Recorded) -> list[str]:
+def _list_needed(one: _Recorded) -> list[str]:
     return [one.turn, f"{one.key}/flat", *(() if one.scalar else (f"{one.key}/shapes",))]
 
 
-def _arrays(one: _Recorded) -> list[str]:
+def _list_arrays(one: _Recorded) -> list[str]:
     return [f"{one.key}/array", *(() if one.scalar else (f"{one.key}/shape_array",))]
 
 
-def _also(op: Field, names: Sequence[str]) -> Field:
+def _add_variables(op: Field, names: Sequence[str]) -> Field:
     """Return an operator that runs a body, with more variables that this reads and writes."""
     fields = []
     for one in wire.parse(op.data):
         if one.tag in (1, 2):
             slot = wire.parse(one.data)
-            name = wire.first(slot, 1)
+            name = wire.find_field(slot, 1)
             if name is not None and name.data in (b"X", b"Input", b"Out"):
-                one = wire.text(one.tag, wire.message([*slot, *(wire.text(2, item) for item in names)]))  # noqa: PLW2901
+                joined = wire.join_message([*slot, *(wire.encode_text(2, item) for item in names)])
+                fields.append(wire.encode_text(one.tag, joined))
+                continue
         fields.append(one)
-    return wire.text(op.tag, wire.message(fields))
+    return wire.encode_text(op.tag, wire.join_message(fields))
 
 
 def with_bodies(program: LegacyProgram, path: Path) -> Recorder | None:
@@ -148,13 +150,13 @@ class _Edit:
                 continue
             group: list[_Recorded] = []
             before, after, used = self._body(op.block, group, loops=op.type == _LOOP)
-            made += [*before, _also(block_field, used), *after]
+            made += [*before, _add_variables(block_field, used), *after]
             self.groups.append(group)
         others = [one for one in self._blocks[0] if one.tag != _BLOCK_OPS]
         self._blocks[0] = [*others, *self._vars, *made]
         blocks = iter(self._blocks)
-        return wire.message(
-            wire.text(_BLOCKS, wire.message(next(blocks))) if one.tag == _BLOCKS else one
+        return wire.join_message(
+            wire.encode_text(_BLOCKS, wire.join_message(next(blocks))) if one.tag == _BLOCKS else one
             for one in self._program.fields
         )
 
@@ -168,7 +170,7 @@ class _Edit:
         turn, zero = f"{_PREFIX}turn_{block}", f"{_PREFIX}zero_{block}"
         self._declare(turn, _INT64, [1])
         self._declare(zero, _INT64, [1])
-        before = [_full(zero, _INT64, 0), _full(turn, _INT64, 1)]
+        before = [_make_full(zero, _INT64, 0), _make_full(turn, _INT64, 1)]
         after: list[Field] = []
         used = [turn]
         made: list[Field] = []
@@ -180,18 +182,18 @@ class _Edit:
                 before += inner[0]
                 after += inner[1]
                 used += inner[2]
-                one = _also(one, inner[2])  # noqa: PLW2901
+                one = _add_variables(one, inner[2])  # noqa: PLW2901
             made.append(one)
             for name in dict.fromkeys(name for _, names in op.outputs for name in names):
                 if name in self._names:
                     self._names.discard(name)
                     recorded, starts, writes, joins = self._record(name, turn, zero, own, loops=loops)
                     group.append(recorded)
-                    used += _arrays(recorded)
+                    used += _list_arrays(recorded)
                     before += starts
                     made += writes
                     after += joins
-        made.append(operator("increment", {"X": [turn]}, {"Out": [turn]}, [_float("step", 1.0)]))
+        made.append(make_operator("increment", {"X": [turn]}, {"Out": [turn]}, [_float("step", 1.0)]))
         self._blocks[block] = [*(one for one in self._blocks[block] if one.tag != _BLOCK_OPS), *own, *made]
         return before, after, used
 
@@ -209,17 +211,17 @@ class _Edit:
         source = name
         if kept != code:
             source = f"{key}/cast"
-            own.append(variable(source, kept, [-1]))
+            own.append(make_variable(source, kept, [-1]))
             kinds = [_int("in_dtype", code), _int("out_dtype", kept)]
-            writes.append(operator("cast", {"X": [name]}, {"Out": [source]}, kinds))
-        own += [variable(f"{key}/row", kept, [-1]), variable(f"{key}/row_shape", kept, [-1])]
+            writes.append(make_operator("cast", {"X": [name]}, {"Out": [source]}, kinds))
+        own += [make_variable(f"{key}/row", kept, [-1]), make_variable(f"{key}/row_shape", kept, [-1])]
         outs = {"Out": [f"{key}/row"], "XShape": [f"{key}/row_shape"]}
-        writes.append(operator("reshape2", {"X": [source]}, outs, [ints("shape", [-1])]))
+        writes.append(make_operator("reshape2", {"X": [source]}, outs, [make_ints("shape", [-1])]))
         starts, joins = self._array(f"{key}/row", f"{key}/array", f"{key}/flat", kept, zero)
         writes.append(_write(f"{key}/row", turn, f"{key}/array"))
         if not recorded.scalar:
-            own.append(variable(f"{key}/shape", _INT32, [-1]))
-            writes.append(operator("shape", {"Input": [name]}, {"Out": [f"{key}/shape"]}, []))
+            own.append(make_variable(f"{key}/shape", _INT32, [-1]))
+            writes.append(make_operator("shape", {"Input": [name]}, {"Out": [f"{key}/shape"]}, []))
             writes.append(_write(f"{key}/shape", turn, f"{key}/shape_array"))
             more = self._array(f"{key}/shape", f"{key}/shape_array", f"{key}/shapes", _INT32, zero)
             starts, joins = [*starts, *more[0]], [*more[1], *joins]
@@ -230,57 +232,64 @@ class _Edit:
         first = f"{row}/first"
         for name in (first, joined):
             self._declare(name, code, [1 if name == first else -1])
-        self._vars.append(variable(array, code, [-1], kind=_ARRAY))
+        self._vars.append(make_variable(array, code, [-1], kind=_ARRAY))
         self._declare(f"{array}/index", _INT32, [-1])
-        join = operator(
+        join = make_operator(
             "tensor_array_to_tensor", {"X": [array]}, {"Out": [joined], "OutIndex": [f"{array}/index"]},
             [_int("axis", 0), _flag("use_stack", on=False)],
         )  # fmt: skip
-        return [_full(first, code, 0), _write(first, zero, array)], [join]
+        return [_make_full(first, code, 0), _write(first, zero, array)], [join]
 
     def _declare(self, name: str, code: int, shape: Sequence[int]) -> None:
-        self._vars.append(variable(name, code, shape))
+        self._vars.append(make_variable(name, code, shape))
 
 
-def variable(name: str, code: int, shape: Sequence[int], *, kind: int = _TENSOR) -> Field:
+def make_variable(name: str, code: int, shape: Sequence[int], *, kind: int = _TENSOR) -> Field:
     """VarDesc: name 1, type 2 (kind 1; dense tensor 3 or tensor array 4, of a description: type 1, dims 2)."""
-    described = wire.message([wire.number(1, code), *(wire.number(2, dim % (1 << 64)) for dim in shape)])
-    tensor = wire.message([wire.text(1, described), wire.number(2, 0)])
-    about = wire.message([wire.number(1, kind), wire.text(3 if kind == _TENSOR else 4, tensor)])
-    return wire.text(_BLOCK_VARS, wire.message([wire.text(1, name), wire.text(2, about), wire.number(3, 0)]))
+    described = wire.join_message(
+        [wire.encode_number(1, code), *(wire.encode_number(2, dim % (1 << 64)) for dim in shape)]
+    )
+    tensor = wire.join_message([wire.encode_text(1, described), wire.encode_number(2, 0)])
+    about = wire.join_message([wire.encode_number(1, kind), wire.encode_text(3 if kind == _TENSOR else 4, tensor)])
+    return wire.encode_text(
+        _BLOCK_VARS,
+        wire.join_message([wire.encode_text(1, name), wire.encode_text(2, about), wire.encode_number(3, 0)]),
+    )
 
 
-def operator(
+def make_operator(
     kind: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attributes: Sequence[Field]
 ) -> Field:
     """OpDesc: inputs 1, outputs 2, type 3, attributes 4; a slot: name 1, arguments 2."""
 
     def slots(tag: int, named: Mapping[str, Sequence[str]]) -> Iterator[Field]:
         for slot, names in named.items():
-            yield wire.text(tag, wire.message([wire.text(1, slot), *(wire.text(2, name) for name in names)]))
+            yield wire.encode_text(
+                tag, wire.join_message([wire.encode_text(1, slot), *(wire.encode_text(2, name) for name in names)])
+            )
 
-    fields = [*slots(1, inputs), *slots(2, outputs), wire.text(3, kind), *attributes]
-    return wire.text(_BLOCK_OPS, wire.message(fields))
+    fields = [*slots(1, inputs), *slots(2, outputs), wire.encode_text(3, kind), *attributes]
+    return wire.encode_text(_BLOCK_OPS, wire.join_message(fields))
 
 
 def _write(source: str, turn: str, array: str) -> Field:
-    return operator("write_to_array", {"X": [source], "I": [turn]}, {"Out": [array]}, [])
+    return make_operator("write_to_array", {"X": [source], "I": [turn]}, {"Out": [array]}, [])
 
 
-def _full(name: str, code: int, value: int) -> Field:
+def _make_full(name: str, code: int, value: int) -> Field:
     attributes = [
         _int("dtype", code), _longs("shape", [1]), _float("value", float(value)), _text("str_value", str(value)),
         _flag("force_cpu", on=code == _INT64),
     ]  # fmt: skip
-    return operator("fill_constant", {}, {"Out": [name]}, attributes)
+    return make_operator("fill_constant", {}, {"Out": [name]}, attributes)
 
 
 def _attribute(name: str, kind: int, *values: Field) -> Field:
-    return wire.text(4, wire.message([wire.text(1, name), wire.number(2, kind), *values]))
+    return wire.encode_text(4, wire.join_message([wire.encode_text(1, name), wire.encode_number(2, kind), *values]))
 
 
 def _int(name: str, value: int) -> Field:
-    return _attribute(name, _INT, wire.number(3, value % (1 << 64)))
+    return _attribute(name, _INT, wire.encode_number(3, value % (1 << 64)))
 
 
 def _float(name: str, value: float) -> Field:
@@ -288,17 +297,17 @@ def _float(name: str, value: float) -> Field:
 
 
 def _text(name: str, value: str) -> Field:
-    return _attribute(name, _TEXT, wire.text(5, value))
+    return _attribute(name, _TEXT, wire.encode_text(5, value))
 
 
-def ints(name: str, values: Sequence[int]) -> Field:
+def make_ints(name: str, values: Sequence[int]) -> Field:
     """Return an attribute of whole numbers."""
-    return _attribute(name, _INTS, *(wire.number(6, value % (1 << 64)) for value in values))
+    return _attribute(name, _INTS, *(wire.encode_number(6, value % (1 << 64)) for value in values))
 
 
 def _flag(name: str, *, on: bool) -> Field:
-    return _attribute(name, _FLAG, wire.number(10, int(on)))
+    return _attribute(name, _FLAG, wire.encode_number(10, int(on)))
 
 
 def _longs(name: str, values: Sequence[int]) -> Field:
-    return _attribute(name, _LONGS, *(wire.number(15, value) for value in values))
+    return _attribute(name, _LONGS, *(wire.encode_number(15, value) for value in values))

@@ -21,9 +21,9 @@ from typing import Any
 from precision_debug.reasons import Reason
 
 from ..reasons import say
-from .framework import paddle_module
+from .framework import import_paddle
 
-__all__ = ["audible", "heard"]
+__all__ = ["make_audible", "read_progress"]
 
 _LEVEL = "_ZN3fLI17FLAGS_minloglevelE"
 _SET_VLOG = "_ZN6google12SetVLOGLevelEPKci"
@@ -32,7 +32,7 @@ _SILENT, _INFO, _VERBOSE = 0, 2, 3
 
 
 @contextlib.contextmanager
-def audible() -> Iterator[None]:
+def make_audible() -> Iterator[None]:
     """Paddle's log on, and TensorRT's with it; where it goes into a file (not to a terminal), each layer it times."""
     libraries = _libraries()
     before = [level.value for level, _ in libraries]
@@ -51,7 +51,7 @@ def audible() -> Iterator[None]:
 def _libraries() -> tuple[tuple[Any, Any], ...]:
     """Return glog's variable and function in each of Paddle's libraries that has a glog of its own: two in GPU
     wheels."""
-    home = Path(paddle_module().__file__).parent
+    home = Path(import_paddle().__file__).parent
     found = []
     for path in (home / "base" / "libpaddle.so", home / "libs" / "libphi.so"):
         try:
@@ -82,7 +82,7 @@ _PASS = re.compile(r"Running IR pass \[(\w+)\]")
 _DONE = re.compile(r"Engine generation completed in ([0-9.]+) seconds")
 
 
-def heard(line: str) -> Reason | None:
+def read_progress(line: str) -> Reason | None:
     """See ``protocols.ProgressReader``."""
     if found := _TIMING.search(line):
         return say("heard_timing", layer=found[1])

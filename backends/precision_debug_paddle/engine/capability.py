@@ -15,7 +15,7 @@ from typing import Any
 from precision_debug.safety import import_path
 
 from ..reasons import say
-from .framework import paddle_module
+from .framework import import_paddle
 
 __all__ = ["Gpu", "gpu", "gpu_works", "missing", "tensorrt_version", "versions"]
 
@@ -34,7 +34,7 @@ class Gpu:
         """One clause; "" where its kernels work."""
         if self.works:
             return ""
-        version = paddle_module().__version__
+        version = import_paddle().__version__
         return say("no_code_for_card", version=version, card=self.name, capability=self.capability)
 
 
@@ -42,7 +42,7 @@ class Gpu:
 def gpu() -> Gpu | None:
     """Return the first GPU; None where this Paddle has no CUDA or the machine no card. Runs a kernel once,
     elsewhere."""
-    paddle = paddle_module()
+    paddle = import_paddle()
     if not paddle.is_compiled_with_cuda() or paddle.device.cuda.device_count() == 0:
         return None
     major, minor = paddle.device.cuda.get_device_capability(0)
@@ -65,7 +65,7 @@ def _probing() -> subprocess.Popen[str] | None:
     """Return the process that tries a kernel, once it is started; None where it cannot be."""
     try:
         return subprocess.Popen(
-            import_path.command(_PROBE), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            import_path.make_command(_PROBE), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
     except OSError:
         return None
@@ -96,7 +96,7 @@ def gpu_works() -> bool:
 
 def tensorrt_version() -> tuple[int, ...]:
     """Of the TensorRT that the legacy executor was built with; () where it was built without."""
-    version = tuple(paddle_module().inference.get_trt_compile_version())
+    version = tuple(import_paddle().inference.get_trt_compile_version())
     return version if any(version) else ()
 
 
@@ -104,7 +104,7 @@ def missing(*, gpu: bool, own_kernels: bool, onednn: bool, tensorrt: bool, preci
     """Return what a run mode needs that is not here, and how to get it; "" where it can run. May raise ImportError."""
     if gpu and _CARDS.exists():
         _probing()  # imports Paddle beside this process: a GPU wheel takes seconds
-    paddle = paddle_module()
+    paddle = import_paddle()
     core = paddle.base.core
     if onednn and not (core.is_compiled_with_onednn() if hasattr(core, "is_compiled_with_onednn") else _mkldnn(core)):
         return say("needs_onednn")
@@ -150,7 +150,7 @@ def _has_pir_tensorrt() -> bool:
 
 def versions(*, gpu: bool, tensorrt: bool) -> dict[str, str]:
     """Framework and device, name to version."""
-    paddle = paddle_module()
+    paddle = import_paddle()
     found = {"paddle": paddle.__version__}
     card = _card() if gpu else None
     if card is not None:

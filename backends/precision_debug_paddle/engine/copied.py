@@ -19,7 +19,7 @@ from precision_debug.onnx import wire
 from precision_debug.protocols import Feeds
 
 from .. import naming
-from .bodies import ints, operator, variable
+from .bodies import make_ints, make_operator, make_variable
 from .hook_check import Witness, digest
 from .legacy_program import LegacyProgram, fetch_of
 from .predictor import Runner
@@ -55,18 +55,18 @@ def with_copies(program: LegacyProgram, ranks: Mapping[str, int], path: Path) ->
         place += 1
         for name in last.get(place, ()):
             own, code = naming.fetch_name(name), program.code(program.variable(program.variable_of(name)).dtype)
-            declared += [variable(own, code, [-1]), variable(f"{own}/shape", code, [-1])]
+            declared += [make_variable(own, code, [-1]), make_variable(f"{own}/shape", code, [-1])]
             outs = {"Out": [own], "XShape": [f"{own}/shape"]}
-            shape = [ints("shape", [0] * ranks[name] or [-1])]
-            made.append(operator("reshape2", {"X": [program.variable_of(name)]}, outs, shape))
-            fetches.append(wire.text(_BLOCK_OPS, fetch_of(own, column + len(fetches))))
-    block, done = wire.message([*declared, *made, *fetches]), False
+            shape = [make_ints("shape", [0] * ranks[name] or [-1])]
+            made.append(make_operator("reshape2", {"X": [program.variable_of(name)]}, outs, shape))
+            fetches.append(wire.encode_text(_BLOCK_OPS, fetch_of(own, column + len(fetches))))
+    block, done = wire.join_message([*declared, *made, *fetches]), False
     fields = []
     for field in program.fields:
         first = field.tag == _BLOCKS and not done
-        fields.append(wire.text(_BLOCKS, block) if first else field)
+        fields.append(wire.encode_text(_BLOCKS, block) if first else field)
         done = done or first
-    path.write_bytes(wire.message(fields))
+    path.write_bytes(wire.join_message(fields))
     return path
 
 

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from .framework import paddle_module
+from .framework import import_paddle
 
-__all__ = ["Watcher", "watched"]
+__all__ = ["Watcher", "watch_calls"]
 
 
 class Watcher(Protocol):
@@ -56,7 +56,7 @@ _users = 0
 
 
 @contextlib.contextmanager
-def watched(watch: Watcher) -> Iterator[None]:
+def watch_calls(watch: Watcher) -> Iterator[None]:
     """This thread's calls go through a watcher."""
     outer = getattr(_HERE, "watch", None)
     _wrap()
@@ -79,9 +79,9 @@ def _wrap() -> None:
         wrapped = {id(one): _operator(name, one) for name, one in found.items()}
         for name, one in found.items():
             _put(operators, name, wrapped[id(one)])
-        for module, name, one in _imported(found):
+        for module, name, one in _list_importers(found):
             _put(module, name, wrapped[id(one)])
-        tensor = paddle_module().Tensor
+        tensor = import_paddle().Tensor
         for name, kind in _METHODS.items():
             if name in vars(tensor):
                 _put(tensor, name, _operator(kind, vars(tensor)[name]))
@@ -105,7 +105,7 @@ def _put(owner: Any, name: str, new: Any) -> None:
     _undo.append(lambda: delattr(owner, name) if old is missing else setattr(owner, name, old))
 
 
-def _imported(operators: Mapping[str, Any]) -> list[tuple[Any, str, Any]]:
+def _list_importers(operators: Mapping[str, Any]) -> list[tuple[Any, str, Any]]:
     """Return modules that hold an operator by a name of their own, as Paddle's do (from paddle._C_ops import
     matmul)."""
     known = {id(one) for one in operators.values()}

@@ -12,13 +12,13 @@ import numpy as np
 
 from precision_debug import protocols
 from precision_debug.errors import ModelError
-from precision_debug.feeds.factory import inputs_of, made_by
-from precision_debug.feeds.training_step import StepParts, step_parts
+from precision_debug.feeds.factory import call_factory, list_inputs
+from precision_debug.feeds.training_step import StepParts, read_step_parts
 from precision_debug.records import InputMeta
 
 from ..reasons import say
-from .framework import paddle_module
-from .predictor import decoded
+from .framework import import_paddle
+from .predictor import decode_bfloat16
 
 __all__ = ["Layer", "arrays_of", "is_factory", "layers_of", "read_layer"]
 
@@ -63,18 +63,18 @@ def read_layer(text: str, *, seed: int) -> Layer:
 
     Raises ModelError.
     """
-    paddle = paddle_module()
-    parts = step_parts(made_by(text, lambda: nullcontext(paddle.seed(seed)), returns=_HINT), text, _HINT)
+    paddle = import_paddle()
+    parts = read_step_parts(call_factory(text, lambda: nullcontext(paddle.seed(seed)), returns=_HINT), text, _HINT)
     module = parts.module
     if not isinstance(module, paddle.nn.Layer):
         what = type(module).__name__
         foreign = what != "Layer" and hasattr(module, "state_dict")
         hint = "for a PyTorch module take a torch mode: --run_mode torch_fp32" if foreign else _HINT
         raise ModelError(f"the factory gave {what}, not a paddle.nn.Layer", where=text, hint=hint)
-    return _described(parts, text)
+    return _describe_layer(parts, text)
 
 
-def _described(parts: StepParts, text: str) -> Layer:
+def _describe_layer(parts: StepParts, text: str) -> Layer:
     module, example = parts.module, parts.inputs
     signature = inspect.signature(module.forward)
     required = tuple(
@@ -85,7 +85,7 @@ def _described(parts: StepParts, text: str) -> Layer:
     if example is None:
         tables = [part for part in module.sublayers(include_self=True) if type(part).__name__ == "Embedding"]
         table = int(tables[0].weight.shape[0]) if tables else None
-        return Layer(parts=parts, path=text, names=required, guessed=inputs_of(signature, table=table))
+        return Layer(parts=parts, path=text, names=required, guessed=list_inputs(signature, table=table))
     inputs = example if isinstance(example, (Mapping, tuple, list)) else (example,)
     try:
         bound = signature.bind(**inputs) if isinstance(inputs, Mapping) else signature.bind(*inputs)
@@ -97,7 +97,7 @@ def _described(parts: StepParts, text: str) -> Layer:
 
 def arrays_of(module: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return parameters and buffers of an nn.Layer, by their names in its state dict."""
-    return {name: decoded(np.asarray(tensor.numpy()), str(tensor.dtype)) for name, tensor in _state(module)}
+    return {name: decode_bfloat16(np.asarray(tensor.numpy()), str(tensor.dtype)) for name, tensor in _state(module)}
 
 
 def layers_of(module: Any) -> dict[str, protocols.Layer]:

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
-from precision_debug.feeds.training_step import StepParts, changed_by_evaluation, step_notes
+from precision_debug.feeds.training_step import StepParts, list_changed_by_evaluation, list_step_notes
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.reasons import say as core
-from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, TensorMeta
 
 from ..failures import our_errors
 from ..modes import Recipe
 from ..reasons import say
 from .dynamic_model import Layer
-from .dynamic_watch import Show, Watch, leaves, rounded_as
-from .framework import paddle_module
-from .predictor import decoded
+from .dynamic_watch import Show, Watch, iterate_leaves, round_as_type
+from .framework import import_paddle
+from .predictor import decode_bfloat16
 from .training.step import Step
 
 __all__ = ["DygraphSession"]
@@ -46,7 +46,7 @@ class DygraphSession:
         self, layer: Layer, recipe: Recipe, *, versions: Mapping[str, str], feeds: Feeds | None, device: str,
         step: Callable[[StepParts], Step] | None = None, training: bool = False, seed: int = 0,
     ) -> None:  # fmt: skip
-        paddle = paddle_module()
+        paddle = import_paddle()
         self.versions = versions
         self._layer, self._recipe = layer, recipe
         self._place = paddle.CUDAPlace(0) if device == "gpu" else paddle.CPUPlace()
@@ -67,7 +67,7 @@ class DygraphSession:
         self._put_in_evaluation = step is None and bool(module.training) and not training
         self.doubts: Sequence[Doubt] = ()
         if self._put_in_evaluation:
-            changed = changed_by_evaluation(module.named_sublayers(include_self=True))
+            changed = list_changed_by_evaluation(module.named_sublayers(include_self=True))
             if changed:
                 self.doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(changed[:6])}),)
             self._module.eval()
@@ -81,7 +81,7 @@ class DygraphSession:
             one_number = any(meta.shape == () and "float" in meta.dtype for meta in ends)
             learns = self._module is None or any(not one.stop_gradient for one in self._module.parameters())
             return (*found, core("step_forward")) if learns and (self._layer.parts.loss or one_number) else found
-        found += step_notes(
+        found += list_step_notes(
             self._step.until, self._step.scale, skipped=self._skipped, autocast=bool(self._recipe.amp)
         )
         found.append(say("step_shown"))
@@ -128,17 +128,19 @@ class DygraphSession:
         """See protocols.Replacer."""
         meta = next((meta for meta in self._metas or () if meta.name == name), None)
         array = np.asarray(value)
-        return None if meta is None else array if array.dtype.kind != "f" else rounded_as(array, meta.dtype)
+        return None if meta is None else array if array.dtype.kind != "f" else round_as_type(array, meta.dtype)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         call = self._calls.get(name)
         if call is None or self._module is None:
             return None
         op_type, arguments = call
         held = {id(tensor): key for key, tensor in self._module.state_dict().items()}
-        parameters = {held[id(tensor)]: _array(tensor) for _, tensor in leaves(arguments, "") if id(tensor) in held}
-        return Operator(op_type=op_type, attributes=dict(_plain(arguments, "")), parameters=parameters)
+        parameters = {
+            held[id(tensor)]: _array(tensor) for _, tensor in iterate_leaves(arguments, "") if id(tensor) in held
+        }
+        return GraphOperator(op_type=op_type, attributes=dict(_plain(arguments, "")), parameters=parameters)
 
     def close(self) -> None:
         self._module = None
@@ -176,13 +178,13 @@ class DygraphSession:
         return Watch(self._module, show, given, step=self._step is not None, scale=scale, closed=self._closed)
 
     def _ran(self, arguments: dict[str, Any], watch: Watch | None) -> dict[str, Any]:
-        paddle = paddle_module()
+        paddle = import_paddle()
         amp: Any = contextlib.nullcontext()
         if self._recipe.amp:
             amp = paddle.amp.auto_cast(True, level=self._recipe.amp, dtype=self._recipe.precision)
         if self._step is None:
             with paddle.no_grad(), amp, self._as_it_was():
-                return dict(leaves(self._module(**arguments), "output"))
+                return dict(iterate_leaves(self._module(**arguments), "output"))
         made = self._step.run(arguments, amp, watch)
         self._skipped = self._skipped or made.skipped
         return dict(made)
@@ -193,7 +195,7 @@ class DygraphSession:
         if not any(part.training for part in self._module.sublayers(include_self=True)):
             yield
             return
-        paddle_module().seed(self._seed)
+        import_paddle().seed(self._seed)
         before = {name: one.clone() for name, one in self._module.named_buffers()}
         try:
             yield
@@ -203,7 +205,7 @@ class DygraphSession:
                     one.set_value(before[name])
 
     def _arguments(self, feeds: Feeds) -> dict[str, Any]:
-        paddle = paddle_module()
+        paddle = import_paddle()
         known = [*self._layer.arguments] or [meta.name for meta in self._layer.guessed]
         unknown = sorted(set(feeds) - set(known))
         if unknown:
@@ -237,4 +239,4 @@ def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _array(tensor: Any) -> Any:
-    return decoded(np.asarray(tensor.numpy()), str(tensor.dtype))
+    return decode_bfloat16(np.asarray(tensor.numpy()), str(tensor.dtype))

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.numbers.narrowing import narrow_type, rounded
+from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.records import TensorMeta
 from precision_debug.settings.setting import BACKWARD, FORWARD, OPTIMISER
 
 from .. import naming
 from ..reasons import say
-from .dynamic_calls import watched
-from .framework import memory_of, paddle_module
+from .dynamic_calls import watch_calls
+from .framework import import_paddle, memory_of
 from .training.backward import Backward
 
-__all__ = ["Show", "Watch", "leaves", "rounded_as"]
+__all__ = ["Show", "Watch", "iterate_leaves", "round_as_type"]
 
 Show = Callable[[TensorMeta, Any], Any]
 """Told of each tensor; returns an array that the run goes on with in its place, or None."""
@@ -73,7 +73,7 @@ class Watch:
         return self._backward.closed
 
     def __enter__(self) -> Watch:
-        self._exits.enter_context(watched(self))
+        self._exits.enter_context(watch_calls(self))
         for path, layer in self._module.named_sublayers(include_self=True):
             for hook in (
                 layer.register_forward_pre_hook(self._entering(path)),
@@ -112,7 +112,7 @@ class Watch:
         result = function(*args, **kwargs)
         name = self._returned(kind, f"{self._scope((args, kwargs))}/{kind}", result, (args, kwargs))
         if name and len(self._contexts) > before:
-            self._backward.applied(self._contexts[before], [tensor for _, tensor in leaves(result, "")])
+            self._backward.applied(self._contexts[before], [tensor for _, tensor in iterate_leaves(result, "")])
         return result
 
     def context_made(self, context: Any) -> None:
@@ -206,7 +206,7 @@ class Watch:
         self.hold(tensor, name)
         self._metas[name] = meta
         try:
-            with self.quiet(), paddle_module().no_grad():
+            with self.quiet(), import_paddle().no_grad():
                 return self._show(meta, tensor)
         except BaseException as error:
             self.failures.append(error)
@@ -214,8 +214,8 @@ class Watch:
 
     def tensor_like(self, values: Any, like: Any) -> Any:
         """Return values as a tensor of another one's type and place, which is no operator of the model's."""
-        with self.quiet(), paddle_module().no_grad():
-            return tensor_of(values, like)
+        with self.quiet(), import_paddle().no_grad():
+            return make_tensor(values, like)
 
     def hold(self, tensor: Any, name: str) -> None:
         """A tensor is the row of this name from here on."""
@@ -258,7 +258,7 @@ class Watch:
 
     def _owner_of(self, arguments: Any) -> str:
         """Return the parameter that the first of some tensors belongs to, where one does."""
-        places = [memory_of(one) for _, one in leaves(arguments, "")]
+        places = [memory_of(one) for _, one in iterate_leaves(arguments, "")]
         return next((self._owners[at] for at in places if at in self._owners), "")
 
     def _entering(self, path: str) -> Any:
@@ -270,7 +270,7 @@ class Watch:
     def _leaving(self, path: str, kind: str) -> Any:
         def leave(_layer: Any, inputs: Any, result: Any) -> None:
             self._stack.pop()
-            shown = [self._metas.get(self._names.get(id(tensor), "")) for _, tensor in leaves(result, "")]
+            shown = [self._metas.get(self._names.get(id(tensor), "")) for _, tensor in iterate_leaves(result, "")]
             if (path or self._step) and all(meta is not None and not meta.unseen for meta in shown):
                 return
             tensors = result if not path else inputs  # a layer gives what an operator in it made
@@ -298,7 +298,7 @@ class Watch:
         """Show what a call returned; returns the name of the first of it, "" where there is none.
 
         is_call: of an operator or a PyLayer; arguments are then args and kwargs."""
-        found = list(leaves(result, ""))
+        found = list(iterate_leaves(result, ""))
         if op_type in naming.ONE_OUTPUT:
             found = [("", tensor) for _, tensor in found[:1]]
         found = [(place, tensor) for place, tensor in found if tensor._is_initialized() and tensor.size]
@@ -307,7 +307,7 @@ class Watch:
         if self.phase == OPTIMISER:
             return self._optimised(op_type, name, found, arguments)
         base = self.name_once(name.lstrip("/"))
-        read = [tensor for _, tensor in leaves(arguments, "") if id(tensor) not in self._known]
+        read = [tensor for _, tensor in iterate_leaves(arguments, "") if id(tensor) not in self._known]
         inputs = [one for one in (self._input(tensor, base) for tensor in read) if one]
         rows = []
         for place, tensor in found:
@@ -316,7 +316,7 @@ class Watch:
                 own = self.name_once(f"{BACKWARD}/{owner}/{op_type}")  # of an operator on many gradients
             node = self._stack[-1] if self._stack else ""
             new = self.row(own, op_type, tensor, inputs, node=node, is_output=base == "output" and not self._step)
-            self.calls[own] = op_type, _kept(arguments, self._constant)
+            self.calls[own] = op_type, _keep_constants(arguments, self._constant)
             _put(self, tensor, new)
             rows.append((own, tensor))
             self._follow(tensor, arguments)
@@ -328,7 +328,7 @@ class Watch:
         """Return rows of an operator of the optimiser's, each by the parameter that it belongs to, itself the last.
 
         One that reads nothing of the step makes a constant, a state as it begins or a rate, and has none."""
-        inputs = [self.row_of(tensor) for _, tensor in leaves(arguments, "")]
+        inputs = [self.row_of(tensor) for _, tensor in iterate_leaves(arguments, "")]
         if not any(inputs) and not self._owner_of(arguments):
             return ""
         own = {memory_of(one) for one in self._parameters.values()}
@@ -349,44 +349,44 @@ class Watch:
             self._owners.setdefault(memory_of(tensor), owner)
 
 
-def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+def iterate_leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield tensors in a nest of lists and dicts, with where they are: "name", "name[0]", "name.key"."""
-    if isinstance(value, paddle_module().Tensor):
+    if isinstance(value, import_paddle().Tensor):
         yield name, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from leaves(item, f"{name}.{key}")
+            yield from iterate_leaves(item, f"{name}.{key}")
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):
-            yield from leaves(item, f"{name}[{place}]")
+            yield from iterate_leaves(item, f"{name}[{place}]")
 
 
-def rounded_as(array: Any, dtype: str) -> Any:
+def round_as_type(array: Any, dtype: str) -> Any:
     """Return an array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
-    return rounded(array, narrow_type(dtype)) if dtype in {"bfloat16", "float16", "float32"} else array
+    return round_values(array, narrow_type(dtype)) if dtype in {"bfloat16", "float16", "float32"} else array
 
 
-def tensor_of(values: Any, like: Any) -> Any:
+def make_tensor(values: Any, like: Any) -> Any:
     """Return values as a tensor of another one's type and place, rounded to it."""
     held = np.asarray(values)
     held = held.astype(np.float32) if held.dtype.kind == "V" or held.dtype.name == "bfloat16" else held
-    held = rounded_as(held, str(like.dtype).removeprefix("paddle.")) if held.dtype.kind == "f" else held
+    held = round_as_type(held, str(like.dtype).removeprefix("paddle.")) if held.dtype.kind == "f" else held
     whole = np.ascontiguousarray(held).reshape(held.shape)  # which makes a number an array of one
-    return paddle_module().to_tensor(whole, place=like.place).astype(like.dtype)
+    return import_paddle().to_tensor(whole, place=like.place).astype(like.dtype)
 
 
 def _put(watch: Watch, tensor: Any, values: Any) -> None:
     """Copy values into a tensor; None, and those of another shape, are left."""
     if values is None or tuple(np.shape(values)) != tuple(tensor.shape):
         return
-    with watch.quiet(), paddle_module().no_grad():
-        tensor.copy_(tensor_of(values, tensor), True)
+    with watch.quiet(), import_paddle().no_grad():
+        tensor.copy_(make_tensor(values, tensor), True)
 
 
-def _kept(value: Any, constant: Collection[int]) -> Any:
+def _keep_constants(value: Any, constant: Collection[int]) -> Any:
     """Return what an operator was given, without the tensors that were computed: they are not to outlive the run."""
-    if isinstance(value, paddle_module().Tensor):
+    if isinstance(value, import_paddle().Tensor):
         return value if id(value) in constant else None
     if isinstance(value, Mapping):
-        return {key: _kept(item, constant) for key, item in value.items()}
-    return [_kept(item, constant) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _keep_constants(item, constant) for key, item in value.items()}
+    return [_keep_constants(item, constant) for item in value] if isinstance(value, (list, tuple)) else value

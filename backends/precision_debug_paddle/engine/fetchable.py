@@ -18,7 +18,7 @@ import numpy as np
 from .. import naming
 from .program import Value
 
-__all__ = ["Changed", "Found", "Groups", "Print", "Trace", "groups_by_value", "in_batches", "search"]
+__all__ = ["Changed", "Found", "Groups", "Print", "Trace", "group_by_value", "search", "split_in_batches"]
 
 _POINTS = 257
 _TOLERANCE = 1e-4
@@ -125,7 +125,7 @@ class Changed:
     names: tuple[str, ...]
 
 
-def groups_by_value(
+def group_by_value(
     seen: Iterable[tuple[str, tuple[int, ...], Print]],
     base: Mapping[str, tuple[str, tuple[int, ...], Print]],
 ) -> tuple[Groups, list[Changed]]:
@@ -208,7 +208,7 @@ def search(
     return found
 
 
-def in_batches(
+def split_in_batches(
     values: Mapping[str, Value], limit: int, names: Iterable[str], feeds: Mapping[str, Any]
 ) -> list[tuple[str, ...]]:
     """Split so that one predictor holds at most ``limit`` bytes; dynamic dimensions count as the largest of the feeds'

@@ -20,16 +20,16 @@ from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.records import Doubt, GraphOperator, TensorMeta
 
 from .. import naming
 from ..model import Model
 from ..reasons import say
-from ..session import NOT_ENTERED, absorbing, meta_of, metas_of, not_run
+from ..session import NOT_ENTERED, add_absorbed, doubt_not_run, list_metas, make_meta
 from . import framework
 from .attempts import Attempts
 from .copied import Copies
-from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, in_batches, search
+from .fetchable import Changed, Found, Groups, Print, Trace, group_by_value, search, split_in_batches
 from .hook_check import Witness
 from .legacy_program import LegacyProgram
 from .operators import Operators
@@ -105,7 +105,7 @@ class FetchSession:
         self._copies: Copies | None = None
         if isinstance(model.program, LegacyProgram) and not unfused:
             self._copies = Copies(model.program, lambda program: start(program, ""), folder)
-        self._tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
+        self._tensors: Sequence[TensorMeta] = list_metas(make_meta(v, unseen=v.hidden) for v in self._values.values())
 
     @property
     def notes(self) -> Sequence[Reason]:
@@ -141,7 +141,7 @@ class FetchSession:
             plain = self.trace(runner, feeds, witness)
             if self._check is not None:
                 self._check(plain)
-            self.doubts = not_run(self._wants, plain.types)
+            self.doubts = doubt_not_run(self._wants, plain.types)
             self._executed = plain.executed(self._wants or "int8")
             self._looked = plain, witness
             runner.close()  # a hook stays with its predictor, and takes time in every run
@@ -187,7 +187,9 @@ class FetchSession:
         )  # fmt: skip
         runner = attempts.runner_of(found.kept)
         wrong = self._overwritten(attempts.seen, runner)
-        batches = in_batches(self._values, self._limit, [name for name in self._values if name in shown - wrong], feeds)
+        batches = split_in_batches(
+            self._values, self._limit, [name for name in self._values if name in shown - wrong], feeds
+        )
         if len(batches) == 1 and runner is not None and not wrong and not copies:
             self._runners = [(batches[0], runner)]
         else:
@@ -202,7 +204,7 @@ class FetchSession:
             return frozenset()
         outputs = {name for name, value in self._values.items() if value.output}
         names = [names[0] for _, names in groups if names[0] in self._ranks and names[0] not in outputs]
-        self._copies.find(in_batches(self._values, self._limit, names, feeds), self._ranks, witness, feeds)
+        self._copies.find(split_in_batches(self._values, self._limit, names, feeds), self._ranks, witness, feeds)
         return self._copies.names
 
     def _overwritten(self, seen: Witness, runner: Runner | None) -> frozenset[str]:
@@ -220,7 +222,7 @@ class FetchSession:
         names = [name for name, value in self._values.items() if not value.hidden]
         written: set[str] = set()
         made: dict[str, list[str]] = {}
-        for batch in in_batches(self._values, self._limit, names, feeds):
+        for batch in split_in_batches(self._values, self._limit, names, feeds):
             runner = self._start(self._edited(batch), "")
             keys = self.keys(runner.output_names)
             calls: Counter[str] = Counter()
@@ -237,7 +239,7 @@ class FetchSession:
             runner.close()
         # an instruction of several outputs, which come in any order, does not tell which of them is shown
         self._instructions = {key: found[0] for key, found in made.items() if len(set(found)) == 1}
-        batches = in_batches(self._values, self._limit, [name for name in names if name in written], feeds)
+        batches = split_in_batches(self._values, self._limit, [name for name in names if name in written], feeds)
         self._runners = [(batch, None) for batch in batches]
         empty = len(names) - len(written)
         if empty:
@@ -247,10 +249,10 @@ class FetchSession:
         metas: list[TensorMeta] = []
         for value in self._values.values():
             if value.hidden == NESTED and self._bodies is not None:
-                metas += self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
+                metas += self._bodies.listed(value, make_meta(value, unseen=NOT_ENTERED))
             elif value.hidden or value.name in written:
-                metas.append(meta_of(value, unseen=value.hidden))
-        self._tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
+                metas.append(make_meta(value, unseen=value.hidden))
+        self._tensors = list_metas(self._bodies.in_order(metas) if self._bodies is not None else metas)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:
@@ -354,7 +356,7 @@ class FetchSession:
         """See protocols.Replacer."""
         return self._operators.held(name, value)
 
-    def operator(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer."""
         return self._operators.get(name)
 
@@ -411,7 +413,7 @@ class FetchSession:
         runner.close()
         base: dict[str, tuple[str, tuple[int, ...], Print]] = {}
         names = [name for name, value in self._values.items() if not value.hidden]
-        for batch in in_batches(self._values, self._limit, names, feeds):
+        for batch in split_in_batches(self._values, self._limit, names, feeds):
             unfused = self._start(self._edited(batch), "unfused")
             unfused.execute(feeds)
             for key, name in self.keys(unfused.output_names).items():
@@ -419,7 +421,7 @@ class FetchSession:
                 if array is not None and array.size:
                     base[name] = (self._values[name].op_type, array.shape, Print.of(array))
             unfused.close()
-        groups, rest = groups_by_value(seen, {name: base[name] for name in names if name in base})
+        groups, rest = group_by_value(seen, {name: base[name] for name in names if name in base})
         silent: Groups = [("", [name]) for name in base if self._values[name].op_type in _SILENT]
         return [*groups, *silent], rest
 
@@ -448,15 +450,15 @@ class FetchSession:
         for name, value in self._values.items():
             kind = naming.plain_type(types[name]) if name in types else value.op_type
             if name in shown:
-                metas.append(meta_of(value, op_type=kind, view=self._view))
+                metas.append(make_meta(value, op_type=kind, view=self._view))
             elif name in unseen:
-                metas.append(meta_of(value, op_type=kind, unseen=unseen[name]))
+                metas.append(make_meta(value, op_type=kind, unseen=unseen[name]))
             elif value.hidden == NESTED and self._bodies is not None:
-                metas += self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
+                metas += self._bodies.listed(value, make_meta(value, unseen=NOT_ENTERED))
             elif value.hidden:
-                metas.append(meta_of(value, unseen=value.hidden))
-        metas = list(absorbing(metas, self._values))
-        self._tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
+                metas.append(make_meta(value, unseen=value.hidden))
+        metas = list(add_absorbed(metas, self._values))
+        self._tensors = list_metas(self._bodies.in_order(metas) if self._bodies is not None else metas)
         self._notes.append(
             say("fetchable", count=len(shown), all=len(self._values), more=len(unseen), builds=found.builds)
         )

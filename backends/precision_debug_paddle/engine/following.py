@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import OutputError
-from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, begin_log, written
+from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, begin_log, encode_step
 
 from .framework import sparse_values
 
@@ -67,7 +67,7 @@ class _Follower:
             return self._own(own, args, kwargs)
         scale = self._scale()
         learned = [(name, one) for name, one in self._named if one.grad is not None]
-        before = {name: np.array(_host(one)) for name, one in learned}
+        before = {name: np.array(_to_host(one)) for name, one in learned}
         gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
         rate, moved_here = float(self._optimiser.get_lr()), self._moved_here()
         for name, one in learned:
@@ -77,17 +77,17 @@ class _Follower:
         for name, one in learned:
             norm, zeros, below, broken = gradients[name]
             size = _norm(before[name])
-            moved = _norm(_host(one).astype(np.float64) - before[name]) / size if size else None
+            moved = _norm(_to_host(one).astype(np.float64) - before[name]) / size if size else None
             rows[name] = ParameterNumbers(
                 norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved,
-                rate=rate if one.name in moved_here else None, still=self._still(name, _host(one)),
+                rate=rate if one.name in moved_here else None, still=self._still(name, _to_host(one)),
             )  # fmt: skip
         without = frozenset(
             name for name, one in self._named
             if name not in rows and not one.stop_gradient and one.name in moved_here
         )  # fmt: skip
         with self._log.open("a", encoding="utf-8") as log:
-            log.write(written(StepNumbers(step=self.step, scale=scale, parameters=rows, without=without)))
+            log.write(encode_step(StepNumbers(step=self.step, scale=scale, parameters=rows, without=without)))
         self.step += 1
         return result
 
@@ -100,7 +100,7 @@ class _Follower:
     def _sample(self, name: str, before: Array, parameter: Any) -> None:
         if parameter.grad.is_selected_rows():
             return
-        values, gradient = _spread(before), _spread(_host(parameter.grad))
+        values, gradient = _sample_spread(before), _sample_spread(_to_host(parameter.grad))
         first, touched = self._samples.get(name, (values.copy(), np.zeros(values.shape, dtype=bool)))
         self._samples[name] = first, touched | (gradient != 0)
 
@@ -109,7 +109,7 @@ class _Follower:
         first, touched = self._samples.get(name, (None, None))
         if first is None or touched is None or not touched.any():
             return None
-        return float((touched & (_spread(now) == first)).sum() / touched.sum())
+        return float((touched & (_sample_spread(now) == first)).sum() / touched.sum())
 
     def _own(self, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._inside = True
@@ -122,21 +122,21 @@ class _Follower:
         return float(self._scaler.state_dict().get("scale", 1.0)) if self._scaler is not None else 1.0
 
 
-def _host(tensor: Any) -> Array:
+def _to_host(tensor: Any) -> Array:
     """Return a tensor's values; float32 of what numpy has no type for."""
     narrow = "bfloat16" in str(tensor.dtype)
     found: Array = (tensor.detach().astype("float32") if narrow else tensor.detach()).numpy()
     return found
 
 
-def _spread(values: Array) -> Array:
+def _sample_spread(values: Array) -> Array:
     """Some of an array's elements, from all over it."""
     flat = values.reshape(-1)
     return flat[:: max(1, flat.size // _FOLLOWED)][:_FOLLOWED]
 
 
 def _gradient(parameter: Any) -> Array:
-    return sparse_values(parameter) if parameter.grad.is_selected_rows() else _host(parameter.grad)
+    return sparse_values(parameter) if parameter.grad.is_selected_rows() else _to_host(parameter.grad)
 
 
 def _numbers(values: Array, scale: float) -> tuple[float, float, float, int]:

@@ -18,19 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendUnavailable, UsageError, shortened
-from precision_debug.numbers.narrowing import narrowed
+from precision_debug.errors import BackendUnavailable, UsageError, shorten
+from precision_debug.numbers.narrowing import narrow_values
 
 __all__ = [
-    "can_write", "custom_operators", "inference_module", "keep_kernels_loaded", "memory_of", "paddle_module",
-    "register_libraries", "sparse_values", "write",
+    "can_write",
+    "custom_operators",
+    "import_inference",
+    "import_paddle",
+    "keep_kernels_loaded",
+    "memory_of",
+    "register_libraries",
+    "sparse_values",
+    "write",
 ]  # fmt: skip
 
 
 # Imports Paddle, once and quietly.
 
 @functools.cache
-def paddle_module() -> Any:
+def import_paddle() -> Any:
     """Return the paddle package. Its import warns of tools that only its extension builder needs; that is kept quiet.
 
     CUDA loads a kernel when it is first launched, unless CUDA_MODULE_LOADING says otherwise: the default from CUDA
@@ -57,12 +64,12 @@ def keep_kernels_loaded() -> None:
     name = "FLAGS_trt_ibuilder_cache"
     if name not in os.environ:
         with contextlib.suppress(ValueError):  # a Paddle that does not know it
-            paddle_module().set_flags({name: True})
+            import_paddle().set_flags({name: True})
 
 
-def inference_module() -> Any:
+def import_inference() -> Any:
     """paddle.inference."""
-    paddle_module()
+    import_paddle()
     return importlib.import_module("paddle.inference")
 
 
@@ -86,7 +93,7 @@ def register_libraries(paths: Iterable[str]) -> None:
         if not Path(path).is_file():
             hint = "give the .so that paddle.utils.cpp_extension built"
             raise UsageError(f"no such library: {given}", where="--option custom_ops_library", hint=hint)
-        paddle_module()
+        import_paddle()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a compiler's tools, which nothing here needs
             from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
@@ -94,14 +101,14 @@ def register_libraries(paths: Iterable[str]) -> None:
             load_op_meta_info_and_register_op(path)
         except Exception as error:
             raise BackendUnavailable(
-                f"this Paddle cannot load it: {_first(str(error) or type(error).__name__)}", where=given,
+                f"this Paddle cannot load it: {_first_sentence(str(error) or type(error).__name__)}", where=given,
                 hint="build it against the Paddle that is installed here",
             ) from error
         _registered.add(path)
 
 
-def _first(text: str) -> str:
-    return shortened(text.partition(" Suggestions:")[0].strip())
+def _first_sentence(text: str) -> str:
+    return shorten(text.partition(" Suggestions:")[0].strip())
 
 
 def custom_operators(program: str) -> list[str]:
@@ -138,7 +145,7 @@ def sparse_values(parameter: Any) -> Array:
 
 def can_write() -> bool:
     """Return whether this Paddle tells where a tensor lies."""
-    return hasattr(paddle_module().Tensor, "data_ptr")
+    return hasattr(import_paddle().Tensor, "data_ptr")
 
 
 def write(tensor: Any, shown: Array, values: Any) -> bool:
@@ -153,7 +160,7 @@ def write(tensor: Any, shown: Array, values: Any) -> bool:
     if new.dtype != shown.dtype:
         if (new.dtype.kind == "f") != (shown.dtype.kind in "fV"):
             return False
-        new = narrowed(new, shown.dtype) if shown.dtype.kind in "fV" else new.astype(shown.dtype)
+        new = narrow_values(new, shown.dtype) if shown.dtype.kind in "fV" else new.astype(shown.dtype)
     new = np.ascontiguousarray(new)
     ctypes.memmove(tensor.data_ptr(), new.ctypes.data, new.nbytes)
     return True

@@ -14,15 +14,20 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from precision_debug.inspector import EngineLayer, is_opaque, producers, real_precision, strip_subgraph_suffix
+from precision_debug.inspector import EngineLayer, find_real_precision, is_opaque, map_producers, strip_subgraph_suffix
 from precision_debug.numbers.number_types import NUMBER_TYPES
-from precision_debug.ownership import is_ours, owned
+from precision_debug.ownership import guard_output, is_ours
 from precision_debug.reasons import NOTHING, Reason, ReasonOrText
 
 from ..reasons import say
 
 __all__ = [
-    "InspectorFiles", "columns", "kept", "norms_apart", "precision_note", "precisions_differ",
+    "InspectorFiles",
+    "columns",
+    "find_separate_norms",
+    "list_kept",
+    "note_other_precisions",
+    "precision_note",
     "without_suffixes",
 ]  # fmt: skip
 
@@ -44,12 +49,12 @@ class InspectorFiles:
     def __init__(self, folder: Path, cache: str, elsewhere: Sequence[Path]) -> None:
         self._folder, self._cache = folder, cache
         self._places = (folder, *((Path(cache),) if cache else ()), *elsewhere)
-        self._before = {path: stamp for place in self._places for path, stamp in _found(place)}
+        self._before = {path: stamp for place in self._places for path, stamp in _iterate_files(place)}
 
     def written(self) -> tuple[Path, ...]:
         """In the order in which they were written, copied to the cache folder where there is one."""
         for place in self._places:
-            new = {path: stamp for path, stamp in _found(place) if self._before.get(path) != stamp}
+            new = {path: stamp for path, stamp in _iterate_files(place) if self._before.get(path) != stamp}
             if new:
                 return tuple(self._kept(path) for path in sorted(new, key=lambda path: (new[path], path)))
         return ()
@@ -61,11 +66,11 @@ class InspectorFiles:
         place = Path(self._cache, name[0])
         if not is_ours(place):  # Paddle's own, or the user's
             return path
-        with owned(place):
+        with guard_output(place):
             return Path(shutil.copyfile(path, place))
 
 
-def _found(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
+def _iterate_files(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
     """Files in a folder, in its _opt_cache, and beside either under a name that begins with it; and their stamps."""
     inside = folder / "_opt_cache"
     places = [*folder.glob("*engine_info_*.json"), *inside.glob("*engine_info_*.json")]
@@ -86,10 +91,10 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
     """
     which = say("marked") if marked else say("unmarked")
     busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
-    counts = collections.Counter(real_precision(layer)[0] for layer in busy)
+    counts = collections.Counter(find_real_precision(layer)[0] for layer in busy)
     silent = counts.pop("", 0)
     wanted = NUMBER_TYPES[precision].short
-    detail: ReasonOrText = _listed(counts)
+    detail: ReasonOrText = _list_counts(counts)
     if silent:
         detail = say("and_untold", kinds=detail, count=silent)
     if not counts:
@@ -104,7 +109,7 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
     return say("ran_in", which=which, kinds=detail)
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _list_counts(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {name}" for name, count in ordered if count)
 
@@ -114,7 +119,7 @@ def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
     return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
 
 
-def norms_apart(layers: Sequence[EngineLayer]) -> frozenset[str]:
+def find_separate_norms(layers: Sequence[EngineLayer]) -> frozenset[str]:
     """Batch norms that Paddle gave to TensorRT as such, and did not fold into weights of its own."""
     return frozenset(name for layer in layers for name in _NORM.findall(_SUFFIX.sub("", layer.name)))
 
@@ -126,12 +131,12 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
     shipped: the layers of the engine without marks, where ``layers`` is one with marks.
     """
     found: dict[str, dict[str, str]] = {}
-    made_by = producers(layers)
-    there = _named(shipped)
+    made_by = map_producers(layers)
+    there = _name_layers(shipped)
     for name, layer in made_by.items():
         plain = strip_subgraph_suffix(name)[0]
         source = _computes(layer, made_by)
-        precision, read_from = real_precision(source)
+        precision, read_from = find_real_precision(source)
         extra = {
             "Fused Layer": _SUFFIX.sub("", layer.name),
             "Real Precision": precision or "not reported",
@@ -139,22 +144,24 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
             "Tactic": source.tactic_name,
         }
         if plain in there:
-            extra["Precision There"] = real_precision(there[plain])[0] or "not reported"
+            extra["Precision There"] = find_real_precision(there[plain])[0] or "not reported"
         found.setdefault(plain, {key: value for key, value in extra.items() if value})
     return found
 
 
-def kept(layers: Sequence[EngineLayer], names: Sequence[str]) -> dict[str, str]:
+def list_kept(layers: Sequence[EngineLayer], names: Sequence[str]) -> dict[str, str]:
     """Return tensors of the program to the precision that their layer ran in: of those names that a layer tells of.
 
     Paddle sets a layer's precision where ``disable_tensorrt_half_ops`` names its output or its type, and lets TensorRT
     prefer that to speed, which it need not follow (op_converter.h, SupportFP32MixPrecision).
     """
-    there = {strip_subgraph_suffix(name)[0]: layer for name, layer in producers(layers).items()} | _named(layers)
-    return {name: real_precision(there[name])[0] for name in names if name in there}
+    there = {strip_subgraph_suffix(name)[0]: layer for name, layer in map_producers(layers).items()} | _name_layers(
+        layers
+    )
+    return {name: find_real_precision(there[name])[0] for name in names if name in there}
 
 
-def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> Reason:
+def note_other_precisions(found: Mapping[str, Mapping[str, str]]) -> Reason:
     """Return a note on the tensors whose layer has another precision in the engine that ships; "" where there is
     none."""
     pairs = [(extra["Real Precision"], extra.get("Precision There", "not reported")) for extra in found.values()]
@@ -164,9 +171,9 @@ def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> Reason:
     return say("other_precision", count=count)
 
 
-def _named(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
+def _name_layers(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
     """Paddle's tensor names in the names of layers, also of those that were fused away."""
-    made_by = producers(layers)
+    made_by = map_producers(layers)
     found: dict[str, EngineLayer] = {}
     for layer in layers:
         if not layer.is_reformat and not is_opaque(layer):

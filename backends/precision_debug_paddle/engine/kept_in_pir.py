@@ -13,7 +13,7 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any
 
-__all__ = ["KIND", "MARK", "given_by", "with_kept"]
+__all__ = ["KIND", "MARK", "find_given", "with_kept"]
 
 MARK = "precision_debug.between"
 """The layer path of an operator that was written here."""
@@ -24,7 +24,7 @@ KIND = "precision_debug_kind"
 _ADD, _PRODUCTS = "1.add", frozenset({"1.matmul", "1.conv2d", "1.depthwise_conv2d", "1.conv2d_transpose"})
 
 
-def given_by(ops: list[dict[str, Any]]) -> Mapping[int, dict[str, Any]]:
+def find_given(ops: list[dict[str, Any]]) -> Mapping[int, dict[str, Any]]:
     """Number of a result that is handed on through an x - 0 of ours, to what that gives."""
     made = {out["%"] for op in ops if _mark(op) != MARK for out in _outputs(op)}
     return {

@@ -20,8 +20,8 @@ from ..make import make_config
 from ..model import Model, read_model
 from ..settings import setting
 from . import capability
-from .bfloat16 import all_but, lowered_as
-from .framework import inference_module
+from .bfloat16 import list_all_but, list_lowered_names
+from .framework import import_inference
 
 __all__ = ["Operators", "Passes", "passes_of", "rungs", "switches"]
 
@@ -80,7 +80,7 @@ class Operators:
         return f"config.exp_disable_mixed_precision_ops({ {*self.before, *off} })"
 
     def _left(self, off: Collection[str]) -> list[str]:
-        return list(all_but(off))
+        return list(list_all_but(off))
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
@@ -124,7 +124,7 @@ def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[
     if key:
         before = () if key == "bfloat16_ops" else setting(spec.options, key)
         if key == "bfloat16_ops":
-            types = tuple(name for name in types if lowered_as(name))
+            types = tuple(name for name in types if list_lowered_names(name))
         card = capability.gpu() if recipe.tensorrt else None
         needs = card.problem if card is not None else ""  # what TensorRT does not take, Paddle's own kernels run
         found.append(Operators(items=types, key=key, before=before, needs=needs))
@@ -140,7 +140,7 @@ def passes_of(model: Model, mode: str, options: Mapping[str, Any]) -> tuple[str,
     that it cannot do without. Raises BackendError. """
     args = (mode, str(model.file), str(model.params), json.dumps(dict(options)))
     done = subprocess.run(
-        import_path.command(f"from precision_debug_paddle.engine.ladder import _log; _log(*{args!a})"),
+        import_path.make_command(f"from precision_debug_paddle.engine.ladder import _log; _log(*{args!a})"),
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     found = _PASS.findall(done.stdout + done.stderr)
@@ -162,9 +162,9 @@ def _log(mode: str, file: str, params: str, options: str) -> None:
     if recipe.tensorrt and not file.endswith(".json"):
         config.enable_tensorrt_engine(
             workspace_size=1 << 20, max_batch_size=1, min_subgraph_size=1 << 20,
-            precision_mode=inference_module().PrecisionType.Float32, use_static=False, use_calib_mode=False,
+            precision_mode=import_inference().PrecisionType.Float32, use_static=False, use_calib_mode=False,
         )  # fmt: skip
-    inference_module().create_predictor(config)
+    import_inference().create_predictor(config)
 
 
 def _rung(name: str, mode: str, options: Mapping[str, Any]) -> Rung:

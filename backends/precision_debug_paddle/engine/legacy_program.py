@@ -15,7 +15,7 @@ from typing import Any
 
 from precision_debug.errors import ModelError
 from precision_debug.onnx import wire
-from precision_debug.onnx.wire import Field, first
+from precision_debug.onnx.wire import Field, find_field
 from precision_debug.reasons import NOTHING
 from precision_debug.reasons import say as core
 from precision_debug.records import InputMeta
@@ -140,17 +140,17 @@ class LegacyProgram:
         fetched = [name for op in self._ops[0] if op.type == "fetch" for name in op.reads]
         wanted = [self._variables.get(name, name) for name in names]
         extra = [
-            wire.text(_BLOCK_OPS, fetch_of(name, len(fetched) + place))
+            wire.encode_text(_BLOCK_OPS, fetch_of(name, len(fetched) + place))
             for place, name in enumerate(name for name in wanted if name not in fetched)
         ]
-        block = wire.message([*self._blocks[0], *extra])
+        block = wire.join_message([*self._blocks[0], *extra])
         done = False
         fields = []
         for field in self._fields:
             if field.tag == _BLOCKS and not done:
-                field, done = wire.text(_BLOCKS, block), True  # noqa: PLW2901
+                field, done = wire.encode_text(_BLOCKS, block), True  # noqa: PLW2901
             fields.append(field)
-        path.write_bytes(wire.message(fields))
+        path.write_bytes(wire.join_message(fields))
         return path
 
     def reading(self) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
@@ -238,16 +238,16 @@ def _vars(block: Sequence[Field]) -> Iterator[tuple[str, _Var]]:
         if field.tag != _BLOCK_VARS:
             continue
         var = wire.parse(field.data)
-        name, kind, persistable = first(var, 1), first(var, 2), first(var, 3)
+        name, kind, persistable = find_field(var, 1), find_field(var, 2), find_field(var, 3)
         if name is None or kind is None:
             raise ValueError("a variable without a name or type")
         about = wire.parse(kind.data)
-        tensor, which = first(about, 3), first(about, 1)
+        tensor, which = find_field(about, 3), find_field(about, 1)
         dense = which is not None and which.integer == _LOD_TENSOR
-        dtype, shape, levels = "", None, first(wire.parse(tensor.data), 2) if tensor is not None else None
-        if tensor is not None and (described := first(wire.parse(tensor.data), 1)) is not None:
+        dtype, shape, levels = "", None, find_field(wire.parse(tensor.data), 2) if tensor is not None else None
+        if tensor is not None and (described := find_field(wire.parse(tensor.data), 1)) is not None:
             fields = wire.parse(described.data)
-            code = first(fields, 1)
+            code = find_field(fields, 1)
             dtype = _DTYPES.get(code.integer if code else -1, "")
             shape = dims([item.integer for item in fields if item.tag == 2])
         fixed = bool(persistable.integer) if persistable else False
@@ -257,7 +257,7 @@ def _vars(block: Sequence[Field]) -> Iterator[tuple[str, _Var]]:
 
 def _op(data: bytes) -> _Op:
     fields = wire.parse(data)
-    kind = first(fields, _OP_TYPE)
+    kind = find_field(fields, _OP_TYPE)
     if kind is None:
         raise ValueError("an operator without a type")
     return _Op(
@@ -272,7 +272,7 @@ def _attributes(data: bytes) -> Iterator[tuple[str, Any]]:
         if field.tag != _OP_ATTRS:
             continue
         attribute = wire.parse(field.data)
-        name, kind = first(attribute, _ATTR_NAME), first(attribute, 2)
+        name, kind = find_field(attribute, _ATTR_NAME), find_field(attribute, 2)
         where = _ATTR_VALUES.get(kind.integer) if kind is not None else None
         if name is None or where is None:
             continue
@@ -293,7 +293,7 @@ def _runs(fields: Sequence[Field]) -> int:
     for field in fields:
         if field.tag == _OP_ATTRS:
             attribute = wire.parse(field.data)
-            name, block = first(attribute, _ATTR_NAME), first(attribute, _ATTR_BLOCK)
+            name, block = find_field(attribute, _ATTR_NAME), find_field(attribute, _ATTR_BLOCK)
             if name is not None and block is not None and name.data == b"sub_block":
                 return block.integer
     return 0
@@ -304,7 +304,7 @@ def _slots(fields: Sequence[Field], tag: int) -> tuple[tuple[str, tuple[str, ...
     for field in fields:
         if field.tag == tag:
             slot = wire.parse(field.data)
-            name = first(slot, 1)
+            name = find_field(slot, 1)
             arguments = tuple(item.data.decode() for item in slot if item.tag == 2)
             found.append((name.data.decode() if name else "", arguments))
     return tuple(found)
@@ -314,14 +314,14 @@ def fetch_of(name: str, column: int) -> bytes:
     """Return an operator that hands a variable out."""
 
     def slot(parameter: str, argument: str) -> bytes:
-        return wire.message([wire.text(1, parameter), wire.text(2, argument)])
+        return wire.join_message([wire.encode_text(1, parameter), wire.encode_text(2, argument)])
 
-    attribute = wire.message([wire.text(1, "col"), wire.number(2, 0), wire.number(3, column)])
-    return wire.message(
+    attribute = wire.join_message([wire.encode_text(1, "col"), wire.encode_number(2, 0), wire.encode_number(3, column)])
+    return wire.join_message(
         [
-            wire.text(_OP_INPUTS, slot("X", name)),
-            wire.text(_OP_OUTPUTS, slot("Out", "fetch")),
-            wire.text(_OP_TYPE, "fetch"),
-            wire.text(_OP_ATTRS, attribute),
+            wire.encode_text(_OP_INPUTS, slot("X", name)),
+            wire.encode_text(_OP_OUTPUTS, slot("Out", "fetch")),
+            wire.encode_text(_OP_TYPE, "fetch"),
+            wire.encode_text(_OP_ATTRS, attribute),
         ]
     )

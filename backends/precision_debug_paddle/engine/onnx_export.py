@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.onnx.model import loaded
+from precision_debug.onnx.model import load_model
 from precision_debug.onnx.wire import parse
 from precision_debug.protocols import Layer
 from precision_debug.records import TensorMeta
@@ -107,7 +107,7 @@ def layer_of(meta: TensorMeta) -> str:
 
 def modules_in(path: str) -> dict[str, str]:
     """Return names of a paddle2onnx file's tensors to the operators that they come from. Raises ModelError."""
-    graph = loaded(path).graph
+    graph = load_model(path).graph
     names = (name for node in graph.node for name in node.output)
     found: Mapping[str, Any] = {name: _NAMED.match(name) for name in names}
     return {name: f"{plain_type(match[1])}_{match[2]}" for name, match in found.items() if match}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.numbers.narrowing import narrow_type, rounded
-from precision_debug.records import Operator
+from precision_debug.numbers.narrowing import narrow_type, round_values
+from precision_debug.records import GraphOperator
 
 from ..model import Model
 from .onnx_export import weights_of
@@ -32,9 +32,9 @@ class Operators:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def get(self, name: str) -> Operator | None:
+    def get(self, name: str) -> GraphOperator | None:
         """See protocols.Replacer.operator."""
-        return self._operators.get(name) or self._operators.get(_counted(name))
+        return self._operators.get(name) or self._operators.get(_name_operator(name))
 
     def held(self, name: str, value: Any) -> Any:
         """Return what an engine that keeps the program's types holds of an array; None where the program does not
@@ -44,7 +44,7 @@ class Operators:
         if array.dtype.kind not in "fV" or dtype == array.dtype.name:
             return array
         known = narrow_type(dtype) if dtype in {"bfloat16", "float16", "float32"} else None
-        return None if known is None else rounded(array, known)
+        return None if known is None else round_values(array, known)
 
     @functools.cached_property
     def _types(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ class Operators:
             return {}
 
     @functools.cached_property
-    def _operators(self) -> dict[str, Operator]:
+    def _operators(self) -> dict[str, GraphOperator]:
         program: Any = self._model.program
         numbers = program.scalars() if isinstance(program, PirProgram) else {}
         found = {}
@@ -67,10 +67,10 @@ class Operators:
             for place, values in numbers.get(name, {}).items():
                 parameters[f"{name}, input {place}"] = np.asarray(values, np.float32)
             kept = {key: value for key, value in attributes.items() if key not in _SAY_NOTHING}
-            found[name] = Operator(op_type=kind, attributes=kept, parameters=parameters)
+            found[name] = GraphOperator(op_type=kind, attributes=kept, parameters=parameters)
         return found
 
 
-def _counted(name: str) -> str:
+def _name_operator(name: str) -> str:
     """Return a PIR operator as ``reading`` names it: "topk_0" of "topk_0.1@Net"."""
     return name.partition("@")[0].partition(".")[0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..naming import plain_type
 
-__all__ = ["Block", "Call", "Item", "Op", "Reader", "copied", "mark_of", "series"]
+__all__ = ["Block", "Call", "Item", "Op", "Reader", "copy_call", "group_series", "mark_of"]
 
 _INSTRUCTIONS = {"while_instruction": "while", "if_instruction": "if"}
 _MARK = "_inner_var_"
@@ -122,7 +122,7 @@ class Reader:
         for call in calls:
             own = mark_of(call.variable)
             number = call.place if own == mark or (root and not own) else None
-            if group and (number != last or (number is not None and _same_output(group, call))):
+            if group and (number != last or (number is not None and _is_same_output(group, call))):
                 yield last, group
                 group = []
             group.append(call)
@@ -167,7 +167,7 @@ class Reader:
                 yield Item(name=name, full=f"{name}{turn}", call=call)
 
 
-def _same_output(group: Sequence[Call], call: Call) -> bool:
+def _is_same_output(group: Sequence[Call], call: Call) -> bool:
     """Return whether a call is an operator's next turn, and not its next output."""
     return any(one.variable == call.variable for one in group)
 
@@ -182,7 +182,7 @@ def _fits(block: Block, calls: Sequence[Call], mark: str) -> bool:
     return all(0 <= call.place < len(block.ops) and block.ops[call.place].kind == call.kind for call in own)
 
 
-def series(items: Sequence[Item]) -> Mapping[str, list[Item]]:
+def group_series(items: Sequence[Item]) -> Mapping[str, list[Item]]:
     """By name, in order."""
     found: dict[str, list[Item]] = {}
     for item in items:
@@ -190,6 +190,6 @@ def series(items: Sequence[Item]) -> Mapping[str, list[Item]]:
     return found
 
 
-def copied(op_type: str, variable: str, array: Any) -> Call:
+def copy_call(op_type: str, variable: str, array: Any) -> Call:
     """Of memory that Paddle will use again."""
     return Call(op_type=op_type, variable=variable, array=np.array(array))

@@ -22,10 +22,10 @@ from precision_debug.records import TensorMeta
 from .. import naming
 from ..reasons import say
 from .fetchable import Print
-from .pir_blocks import Block, Call, Item, Reader, copied, mark_of, series
+from .pir_blocks import Block, Call, Item, Reader, copy_call, group_series, mark_of
 from .pir_program import PirProgram
 from .predictor import Runner
-from .program import NESTED, Program, Value, in_order
+from .program import NESTED, Program, Value, order_bodies
 
 __all__ = ["PirBodies"]
 
@@ -130,7 +130,7 @@ class PirBodies:
 
     def in_order(self, metas: Sequence[TensorMeta]) -> list[TensorMeta]:
         """Return a listing whose values of bodies stand in the order of the run: one iteration after the other."""
-        return in_order(metas, self._place)
+        return order_bodies(metas, self._place)
 
     def close(self) -> None:
         if self._runner is not None:
@@ -153,7 +153,7 @@ class PirBodies:
                     f"the values inside its loops and branches take over {self._limit} bytes (fetch_bytes)",
                     hint="raise --option fetch_bytes=4G",
                 )
-            calls.append(copied(op_type, variable, array))
+            calls.append(copy_call(op_type, variable, array))
 
         outputs = runner.run(feeds, look)
         if what:
@@ -177,16 +177,16 @@ class PirBodies:
             key, turn = keys.get(id(call), ((-1, -1, -1), 0))
             full = self._named.get(key, [])
             if turn < len(full):
-                yield Item(name=full[turn].rpartition("@")[0] if _turned(full) else full[turn], full=full[turn],
+                yield Item(name=full[turn].rpartition("@")[0] if _has_iteration(full) else full[turn], full=full[turn],
                            call=call)  # fmt: skip
-            elif full and _turned(full) and full == [f"{_base(full)}@{place}" for place in range(len(full))]:
+            elif full and _has_iteration(full) and full == [f"{_base(full)}@{place}" for place in range(len(full))]:
                 yield Item(name=_base(full), full=f"{_base(full)}@{turn}", call=call)  # it took more turns this time
 
     def _name(self, feeds: Feeds, run: _Run) -> None:
         """Find out which operator of the mode makes which value."""
-        base = series(self._read(self._run(feeds, "unfused")))
+        base = group_series(self._read(self._run(feeds, "unfused")))
         wide = self._run(feeds, "float32") if self._narrow else run
-        named, layouts = _by_numbers(wide.by_key(), base, self._values)
+        named, layouts = _match_by_numbers(wide.by_key(), base, self._values)
         if self._narrow:
             ours, theirs = _kernels(run), _kernels(wide)
             same = {block for block, kernels in theirs.items() if [k for k, _ in kernels] == [
@@ -232,7 +232,7 @@ def _base(full: Sequence[str]) -> str:
     return full[0].rpartition("@")[0]
 
 
-def _turned(full: Sequence[str]) -> bool:
+def _has_iteration(full: Sequence[str]) -> bool:
     """Return whether names of a value have an iteration; layers stand behind an @ too."""
     return bool(full) and full[0].rpartition("@")[2].isdigit()
 
@@ -261,7 +261,7 @@ def _inputs(root: Block) -> dict[str, list[str | tuple[str, str]]]:
     return found
 
 
-def _by_numbers(
+def _match_by_numbers(
     keys: Mapping[Key, Sequence[Call]], base: Mapping[str, Sequence[Item]], values: Mapping[str, Value]
 ) -> tuple[dict[Key, str], frozenset[str]]:
     """Return which operator's output is which value, and the values whose elements come in an order of the engine's
@@ -283,14 +283,14 @@ def _by_numbers(
                     continue
                 if all(one.fits(other) for one, other in zip(theirs, ours, strict=True)):
                     named[key] = name
-                    if any(_permuted(item.call.array, call.array)
+                    if any(_is_permuted(item.call.array, call.array)
                            for item, call in zip(base[name], calls, strict=True)):  # fmt: skip
                         layouts.add(name)
                     break
     return named, frozenset(layouts)
 
 
-def _permuted(base: Array, array: Array) -> bool:
+def _is_permuted(base: Array, array: Array) -> bool:
     """Of two arrays with the same numbers: whether they stand in other places."""
     if base.shape != array.shape:
         return True

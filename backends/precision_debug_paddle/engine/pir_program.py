@@ -17,7 +17,7 @@ from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
 from ..naming import ONE_OUTPUT, Namer, fetch_name, layer_names, plain_type
-from .kept_in_pir import KIND, MARK, given_by, with_kept
+from .kept_in_pir import KIND, MARK, find_given, with_kept
 from .pir_blocks import Block, Op
 from .program import NESTED, Value, dims
 
@@ -45,8 +45,8 @@ class PirProgram:
         self._path = path
         self._block = data["program"]["regions"][0]["blocks"][0]["ops"]
         self.statistics = 0
-        self._given_by = given_by(self._block)
-        self._layers = layer_names(_layer(op) for op in _all(self._block))
+        self._given_by = find_given(self._block)
+        self._layers = layer_names(_layer(op) for op in _iterate_operators(self._block))
         self._number: dict[str, dict[str, Any]] = {}
         self.values = tuple(self._values())
 
@@ -55,14 +55,14 @@ class PirProgram:
         found = []
         for op in self._block:
             if plain_type(op["#"]) in _SOURCES:
-                dtype, shape = _typed(_outputs(op)[0])
+                dtype, shape = _read_type(_outputs(op)[0])
                 found.append(InputMeta(name=str(_attribute(op, "name")), dtype=dtype, shape=shape))
         return tuple(found)
 
     def declared(self, name: str) -> tuple[str, tuple[int | str, ...] | None]:
         """Return the type and shape that the program gives a parameter."""
         found = next(op for op in self._block if op["#"] == "p" and str(op["A"][-1]) == name)
-        return _typed(_outputs(found)[0])
+        return _read_type(_outputs(found)[0])
 
     def parameters(self) -> frozenset[str]:
         return frozenset(str(op["A"][-1]) for op in self._block if op["#"] == "p")
@@ -102,14 +102,14 @@ class PirProgram:
                 continue
             if _layer(op) == MARK:
                 continue
-            if any(_dense(out) for out in _outputs(op)):
+            if any(_is_dense(out) for out in _outputs(op)):
                 yield namer.name(kind, ""), kind, op
 
     def blocks(self) -> Block:
         """Return the program with its loops and branches, as Paddle's hook numbers the operators: without those whose
         results nobody reads, which every predictor drops."""
         names = {out["%"]: name for name, out in self._number.items()}
-        dead = _dead(self._block)
+        dead = _find_dead(self._block)
 
         def block(ops: Sequence[dict[str, Any]], arguments: Sequence[dict[str, Any]] = ()) -> Block:
             yields = next((op for op in ops if plain_type(op["#"]) == "yield"), {})
@@ -117,8 +117,8 @@ class PirProgram:
                 ops=tuple(
                     Op(
                         kind=plain_type(op["#"]), reads=tuple(_reads(op)),
-                        outputs=tuple(out["%"] for out in _outputs(op) if _dense(out)),
-                        names=tuple(names.get(out["%"], "") for out in _outputs(op) if _dense(out)),
+                        outputs=tuple(out["%"] for out in _outputs(op) if _is_dense(out)),
+                        names=tuple(names.get(out["%"], "") for out in _outputs(op) if _is_dense(out)),
                         blocks=tuple(
                             block(one["ops"], one.get("args") or ()) for region in op.get("regions") or ()
                             for one in region["blocks"]
@@ -197,13 +197,13 @@ class PirProgram:
             for region in op.get("regions") or ():
                 for block in region["blocks"]:
                     yield from self._walk(block["ops"], {}, namer, sources, constant, nested=True)
-            if not any(_dense(out) for out in made):
+            if not any(_is_dense(out) for out in made):
                 sources.update((out["%"], inputs) for out in made)
                 continue
             base = namer.name(kind, self._layers.get(layer, ""))
             for place, out in enumerate(made):
-                if not _dense(out) or (place and kind in ONE_OUTPUT):
-                    self.statistics += _dense(out)
+                if not _is_dense(out) or (place and kind in ONE_OUTPUT):
+                    self.statistics += _is_dense(out)
                     continue
                 if out["%"] in constant:
                     continue
@@ -211,7 +211,7 @@ class PirProgram:
                 name = f"{head}.{place}{at}{tail}" if place else base
                 sources[out["%"]] = (name,)
                 self._number[name] = seen = self._given_by.get(out["%"], out)
-                dtype, shape = _typed(seen)
+                dtype, shape = _read_type(seen)
                 yield Value(
                     name=name, op_type=kind, node=layer, dtype=dtype, shape=shape, inputs=inputs,
                     output=outputs.get(seen["%"], ""), hidden=NESTED if nested else NOTHING,
@@ -262,17 +262,17 @@ def _value(data: Any) -> Any:
     return tuple(item["D"] for item in data if isinstance(item, dict)) if isinstance(data, list) else data
 
 
-def _all(ops: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _iterate_operators(ops: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for op in ops:
         yield op
         for region in op.get("regions") or ():
             for block in region["blocks"]:
-                yield from _all(block["ops"])
+                yield from _iterate_operators(block["ops"])
 
 
-def _dead(ops: Sequence[dict[str, Any]]) -> set[int]:
+def _find_dead(ops: Sequence[dict[str, Any]]) -> set[int]:
     """Identities of the operators whose results nobody reads, and of those that only such ones read."""
-    left = {id(op): op for op in _all(ops)}
+    left = {id(op): op for op in _iterate_operators(ops)}
     dead: set[int] = set()
     while True:
         read = {number for op in left.values() for number in _reads(op)}
@@ -312,12 +312,12 @@ def _kind(op: dict[str, Any]) -> str:
     return str(_attribute(op, KIND) or "") or plain_type(op["#"])
 
 
-def _dense(out: dict[str, Any]) -> bool:
+def _is_dense(out: dict[str, Any]) -> bool:
     kind = out.get("TT") or {}
     return str(kind.get("#", "")).endswith("t_dtensor")
 
 
-def _typed(out: dict[str, Any]) -> tuple[str, tuple[int | str, ...] | None]:
+def _read_type(out: dict[str, Any]) -> tuple[str, tuple[int | str, ...] | None]:
     described = (out.get("TT") or {}).get("D")
     if not described:
         return "", None

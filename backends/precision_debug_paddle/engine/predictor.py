@@ -12,16 +12,16 @@ from precision_debug.protocols import Feeds
 
 from ..failures import our_errors
 from . import framework
-from .framework import inference_module
+from .framework import import_inference
 from .program import is_lod, lod_of
 
-__all__ = ["Runner", "decoded"]
+__all__ = ["Runner", "decode_bfloat16"]
 
 Array = np.ndarray[Any, Any]
 Receiver = Callable[[str, str, Any], Any]
 
 
-def decoded(array: Array, dtype: str) -> Array:
+def decode_bfloat16(array: Array, dtype: str) -> Array:
     """bfloat16 that arrives as raw bits becomes bfloat16. dtype: what Paddle calls it."""
     if array.dtype == np.uint16 and ("bfloat16" in dtype.lower() or "bf16" in dtype.lower()):
         import ml_dtypes
@@ -36,7 +36,7 @@ class Runner:
     def __init__(self, config: Any, *, where: str, mode: str) -> None:
         self._where, self._mode = where, mode
         with our_errors(where, mode=mode, params=str(config.params_file())):
-            self._predictor = inference_module().create_predictor(config)
+            self._predictor = import_inference().create_predictor(config)
         self._receiver: Receiver | None = None
         self._failures: list[BaseException] = []
         self._hooked = self._writes = self._sequences = False
@@ -80,7 +80,7 @@ class Runner:
         """Return a copy of one output of the last run."""
         with our_errors(self._where, mode=self._mode):
             handle = self._open().get_output_handle(name)
-            return decoded(np.array(handle.copy_to_cpu()), str(handle.type()))
+            return decode_bfloat16(np.array(handle.copy_to_cpu()), str(handle.type()))
 
     def peek(self, name: str) -> Array | None:
         """Return the same; None where the operator never wrote it, as with an output that only training fills."""
@@ -124,7 +124,7 @@ class Runner:
         if self._receiver is None or self._failures:
             return
         try:
-            array = decoded(np.asarray(tensor), str(tensor.dtype))
+            array = decode_bfloat16(np.asarray(tensor), str(tensor.dtype))
             new = self._receiver(op_type, name, array)
             if self._writes and new is not None:
                 framework.write(tensor, array, new)

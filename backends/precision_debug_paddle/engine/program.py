@@ -16,7 +16,7 @@ from precision_debug.records import InputMeta, TensorMeta
 
 from ..reasons import say
 
-__all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims", "in_order", "is_lod", "lod_names", "lod_of"]
+__all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims", "is_lod", "lod_names", "lod_of", "order_bodies"]
 
 
 # Sequences of unequal lengths in one tensor, as legacy programs take them: rows, and their offsets.
@@ -121,7 +121,7 @@ def dims(shape: Sequence[int]) -> tuple[int | str, ...]:
     return tuple(dim if dim >= 0 else f"dim{place}" for place, dim in enumerate(shape))
 
 
-def in_order(metas: Sequence[TensorMeta], place: Mapping[str, int]) -> list[TensorMeta]:
+def order_bodies(metas: Sequence[TensorMeta], place: Mapping[str, int]) -> list[TensorMeta]:
     """Return a listing whose values of bodies stand in the order of the run: one iteration after the other.
 
     place: of each value of a body, by name, where the run came upon it; the others stay where they are.

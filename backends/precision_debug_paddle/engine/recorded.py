@@ -21,9 +21,9 @@ from ..reasons import say
 from .bodies import Recorder, with_bodies
 from .legacy_program import LegacyProgram
 from .predictor import Runner
-from .program import NESTED, Program, Value, in_order
+from .program import NESTED, Program, Value, order_bodies
 
-__all__ = ["Bodies", "Delivery", "outlives"]
+__all__ = ["Bodies", "Delivery", "make_survival_trial"]
 
 Array = np.ndarray[Any, Any]
 Item = tuple[str, str, Array]
@@ -100,7 +100,7 @@ class Bodies:
 
     def in_order(self, metas: Sequence[TensorMeta]) -> list[TensorMeta]:
         """Return a listing whose recorded values stand in the order of the run: one iteration after the other."""
-        return in_order(metas, self._place)
+        return order_bodies(metas, self._place)
 
     def close(self) -> None:
         if self._runner is not None:
@@ -155,7 +155,7 @@ class Delivery:
             hook(kind, full, array)
 
 
-def outlives(mode: str, params: Path, options: Mapping[str, Any]) -> Callable[[Path, Feeds], bool]:
+def make_survival_trial(mode: str, params: Path, options: Mapping[str, Any]) -> Callable[[Path, Feeds], bool]:
     """Return a trial in a process of its own: a pass that meets what it does not expect ends the process."""
 
     def trial(path: Path, feeds: Feeds) -> bool:
@@ -165,7 +165,7 @@ def outlives(mode: str, params: Path, options: Mapping[str, Any]) -> Callable[[P
         args = (mode, str(path), str(params), json.dumps(dict(options)), str(feeds_file))
         code = f"from precision_debug_paddle.engine.recorded import _try; _try(*{args!a})"
         try:
-            done = subprocess.run(import_path.command(code), capture_output=True, check=False, timeout=600)
+            done = subprocess.run(import_path.make_command(code), capture_output=True, check=False, timeout=600)
         except (OSError, subprocess.TimeoutExpired):
             return False
         finally:

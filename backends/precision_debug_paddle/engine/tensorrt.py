@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError, UsageError
-from precision_debug.inspector import EngineLayer, fused_outputs, read_inspector, strip_subgraph_suffix
+from precision_debug.inspector import EngineLayer, read_inspector, split_fused_outputs, strip_subgraph_suffix
 from precision_debug.protocols import Feeds, tell
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import SessionSpec
@@ -32,11 +32,11 @@ from ..modes import Recipe
 from ..reasons import say
 from ..settings import setting
 from . import build_log, tf32
-from .framework import inference_module
+from .framework import import_inference
 from .inspector_files import InspectorFiles
 from .predictor import Runner
 
-__all__ = ["Builder", "fused_names", "shape_range"]
+__all__ = ["Builder", "list_fused_names", "shape_range"]
 
 
 # Calibration tables: ``trt_calib_<hash>`` in ``_opt_cache`` beside the program, one a subgraph and set of marks.
@@ -115,9 +115,9 @@ def _given_shapes(options: Mapping[str, Any]) -> dict[str, Mapping[str, tuple[in
     return {key: shapes for key, shapes in found.items() if shapes}
 
 
-def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
+def list_fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
     """Paddle's names of the tensors that the engine still produces, in execution order."""
-    kept, _ = fused_outputs(layers)
+    kept, _ = split_fused_outputs(layers)
     return tuple(dict.fromkeys(strip_subgraph_suffix(name)[0] for name in kept))
 
 
@@ -158,7 +158,7 @@ class Builder:
                 "TensorRT's inspector wrote no file, so the fused layers are not known", where=self.model.path,
                 hint="leave out --fused_only, or check that TensorRT took a subgraph (--verbose)",
             )  # fmt: skip
-        fused = set(fused_names(plain))
+        fused = set(list_fused_names(plain))
         return tuple(name for name in known if name in fused)
 
     def built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
@@ -179,7 +179,7 @@ class Builder:
         else:
             tell(say("building_unmarked", build=self.builds, count=count))
         begun = time.monotonic()
-        with build_log.audible():
+        with build_log.make_audible():
             folder, runner = self._made(marks)
         self.seconds.append((len(marks), time.monotonic() - begun))
         return folder, runner
@@ -219,7 +219,7 @@ class Builder:
         return say("built", count=len(parts), seconds=sum(seconds for _, seconds in self.seconds), parts=parts)
 
     def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
-        options, inference = self.options, inference_module()
+        options, inference = self.options, import_inference()
         with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
             # a quiet predictor would switch the log off that ``audible`` has switched on
             config = make_config(self.recipe, program, self.model.params, options, device="gpu", quiet=False)
@@ -256,7 +256,7 @@ class Builder:
         return Runner(config, where=self.model.path, mode=self.spec.mode)
 
     def _keep(self, config: Any, names: Sequence[str]) -> None:
-        internal: Any = getattr(inference_module(), "InternalUtils", None)
+        internal: Any = getattr(import_inference(), "InternalUtils", None)
         if not hasattr(internal, "disable_tensorrt_half_ops"):
             raise UsageError(
                 "this Paddle cannot keep operators of an engine", where="--option disable_tensorrt_half_ops"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
-from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
+from precision_debug.inspector import EngineLayer, compare_engines, list_ran_instead
 from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.protocols import Feeds, Hook, Session
 from precision_debug.reasons import NOTHING, Reason
@@ -21,15 +21,22 @@ from .. import naming
 from ..model import Model
 from ..modes import Recipe
 from ..reasons import say
-from ..session import HookSession, meta_of, metas_of
+from ..session import HookSession, list_metas, make_meta
 from ..settings import setting
 from . import capability
 from .framework import keep_kernels_loaded
-from .inspector_files import columns, kept, norms_apart, precision_note, precisions_differ, without_suffixes
+from .inspector_files import (
+    columns,
+    find_separate_norms,
+    list_kept,
+    note_other_precisions,
+    precision_note,
+    without_suffixes,
+)
 from .predictor import Runner
 from .tensorrt import Builder
 
-__all__ = ["ENGINE", "EngineSession", "open_tensorrt", "outputs_apart"]
+__all__ = ["ENGINE", "EngineSession", "note_outputs_apart", "open_tensorrt"]
 
 ENGINE = "tensorrt_engine"
 _OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
@@ -107,8 +114,8 @@ class EngineSession:
         self._markable = builder.markable(self._plain or ()) if marked else ()
         extra = columns(self._plain or ())
         values = [v for v in builder.model.program.values if v.output or v.name in set(self._markable)]
-        self.tensors: Sequence[TensorMeta] = metas_of(
-            meta_of(value, op_type=ENGINE, extra=extra.get(value.name, {})) for value in values
+        self.tensors: Sequence[TensorMeta] = list_metas(
+            make_meta(value, op_type=ENGINE, extra=extra.get(value.name, {})) for value in values
         )
         if not self._markable:
             self._show(())
@@ -125,12 +132,12 @@ class EngineSession:
     def doubts(self) -> Sequence[Doubt]:
         """Of the engine that ships, the unmarked one: whether it ran in what the mode asks for."""
         wanted = NUMBER_TYPES[self._builder.recipe.precision].short
-        instead = ran_instead(self._plain or (), wanted) if wanted != "FP32" else None
+        instead = list_ran_instead(self._plain or (), wanted) if wanted != "FP32" else None
         return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
 
     def obeyed(self) -> Sequence[str]:
         """Return what the inspector says of each output whose operator is to stay in FP32, in the engine that ships."""
-        found = kept(self._plain or (), setting(self._builder.options, "disable_tensorrt_half_ops"))
+        found = list_kept(self._plain or (), setting(self._builder.options, "disable_tensorrt_half_ops"))
         tf32 = f"runs in TF32, as FP32 layers of {self._builder.recipe.mode.name} may"
         words = {"FP32": "runs as asked", "TF32": tf32, "": "not reported"}
         return [f"{name} (FP32): {words.get(real, f'does NOT run as asked; {real}')}" for name, real in found.items()]
@@ -201,12 +208,12 @@ class EngineSession:
         plain, marked = self._plain or (), self._marked_layers if self._marks else ()
         said = []
         if self._marks:
-            said += [*self._compared(marked), outputs_apart(self._outputs, self._marked_outputs)]
+            said += [*self._compared(marked), note_outputs_apart(self._outputs, self._marked_outputs)]
         recipe = self._builder.recipe
         for is_marked, built in ((False, plain), (True, marked)):
             said.append(precision_note(built, recipe.precision, recipe.mode.name, marked=is_marked))
         extra = columns(marked or plain, plain if self._marks else ())
-        self._said = (*said, precisions_differ(extra))
+        self._said = (*said, note_other_precisions(extra))
         self._dress(extra)
 
     def _dress(self, extra: Mapping[str, Mapping[str, str]]) -> None:
@@ -217,7 +224,11 @@ class EngineSession:
         assert self._runner is not None
         builder = self._builder
         shown = HookSession(
-            builder.model, self._runner, versions=self.versions, apart=norms_apart(layers), scalars=builder.scalars
+            builder.model,
+            self._runner,
+            versions=self.versions,
+            apart=find_separate_norms(layers),
+            scalars=builder.scalars,
         )
         shown.probe(builder.feeds[0])
         return shown
@@ -226,7 +237,7 @@ class EngineSession:
         """Return what the marks did to the engine."""
         if not self._plain or not marked:
             return (say("marks_unknown"),)
-        diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
+        diff = compare_engines(without_suffixes(self._plain), without_suffixes(marked))
         if setting(self._builder.options, "fused_only"):
             return (say("only_fused_marked", diff=diff.summary),)
         if diff.fusion_kept:
@@ -262,7 +273,7 @@ class EngineSession:
         shown.add_note(say("all_in_tensorrt", problem=card.problem))
 
 
-def outputs_apart(real: Mapping[str, Any], marked: Mapping[str, Any]) -> Reason:
+def note_outputs_apart(real: Mapping[str, Any], marked: Mapping[str, Any]) -> Reason:
     """Return what marks did to the outputs; "" where that is nothing. real: of the engine that ships."""
     worst = 0.0
     for name in set(real) & set(marked):

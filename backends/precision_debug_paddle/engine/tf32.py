@@ -16,9 +16,9 @@ from precision_debug.reasons import NOTHING, Reason
 from ..modes import Recipe
 from ..reasons import say
 from ..settings import setting
-from .framework import paddle_module
+from .framework import import_paddle
 
-__all__ = ["VARIABLE", "own_kernels", "settle", "tensorrt_note"]
+__all__ = ["VARIABLE", "settle", "tensorrt_note", "turn_off_tf32"]
 
 VARIABLE = "NVIDIA_TF32_OVERRIDE"
 _SWITCHES = ("set_cublas_switch", "set_cudnn_switch")
@@ -45,9 +45,9 @@ def tensorrt_note(recipe: Recipe, options: Mapping[str, Any]) -> Reason:
     return NOTHING
 
 
-def own_kernels(options: Mapping[str, Any]) -> Reason:
+def turn_off_tf32(options: Mapping[str, Any]) -> Reason:
     """TF32 off in the matrix products and convolutions that Paddle runs itself; returns what to tell the reader."""
-    core = paddle_module().base.core
+    core = import_paddle().base.core
     if setting(options, "tf32") or not all(hasattr(core, name) for name in _SWITCHES):
         return NOTHING
     for name in _SWITCHES:

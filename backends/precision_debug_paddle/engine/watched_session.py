@@ -18,21 +18,21 @@ from ..session import HookSession
 from . import capability
 from .fetchable import Trace
 from .fetched_session import FetchSession
-from .framework import inference_module
+from .framework import import_inference
 from .pir_bodies import PirBodies
 from .predictor import Runner
 
-__all__ = ["watching_of"]
+__all__ = ["make_watching"]
 
 _MODE = "watched"
 _NARROW = frozenset({"bfloat16", "float16", "int8", "uint8"})
 
 
-def watching_of(config: Any, folder: Path) -> Watching | None:
+def make_watching(config: Any, folder: Path) -> Watching | None:
     """None: this is nothing of Paddle's. folder: an existing one for edited programs. Raises our errors."""
     if not type(config).__module__.startswith("paddle"):
         return None
-    inference = inference_module()
+    inference = import_inference()
     if not isinstance(config, inference.Config):
         raise UsageError(
             f"a {type(config).__name__} does not say how it was configured", where="watch",
@@ -72,7 +72,7 @@ def _watching_fetched(
 ) -> Watching:
     """Of a PIR program, or under oneDNN: each run is one of edited programs. own: a copy of ``config`` that stays as it
     is."""
-    inference = inference_module()
+    inference = import_inference()
     types: set[str] = set()
 
     def start(program: Path, what: str) -> Runner:

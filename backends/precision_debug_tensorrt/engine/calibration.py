@@ -11,7 +11,7 @@ from precision_debug.errors import InputError
 
 from .device_memory import Buffer, Device
 
-__all__ = ["CalibrationTable", "make_calibrator", "same_shapes"]
+__all__ = ["CalibrationTable", "make_calibrator", "require_same_shapes"]
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 
@@ -23,7 +23,7 @@ class CalibrationTable:
         self.data: bytes | None = None
 
 
-def same_shapes(feeds: Sequence[Feeds]) -> None:
+def require_same_shapes(feeds: Sequence[Feeds]) -> None:
     """Calibration has one profile, so all sample sets must have the same shapes. Raises InputError."""
     first = {name: np.shape(value) for name, value in feeds[0].items()}
     for place, other in enumerate(feeds[1:], start=2):

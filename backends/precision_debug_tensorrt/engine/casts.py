@@ -9,9 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.onnx.graph import all_graphs, outer_reads, subgraphs
+from precision_debug.onnx.graph import iterate_graphs, iterate_subgraphs, list_outer_reads
 
-__all__ = ["CAST", "Written", "carriers", "fits", "float_tensors", "is_silent_node", "narrowed", "write_casts"]
+__all__ = [
+    "CAST",
+    "Written",
+    "find_carriers",
+    "fits",
+    "float_tensors",
+    "is_silent_node",
+    "narrow_constant",
+    "write_casts",
+]
 
 
 # FP32 constants in a lower type: which of them fit, and what stands for one that does not.
@@ -47,7 +56,7 @@ def fits(op_type: str, value: Array, kind: Any) -> bool:
     return not (value.size == 1 and largest > 0 and low == 0) or op_type in _SUMS
 
 
-def narrowed(value: Array, kind: Any) -> Array:
+def narrow_constant(value: Array, kind: Any) -> Array:
     """Return a constant in the type: finite numbers stay finite, and a single one that is not 0 stays so."""
     low = _cast(value, kind)
     over = np.isinf(low) & np.isfinite(value)
@@ -103,11 +112,11 @@ class Written:
     unfit: tuple[str, ...] = ()
 
 
-def carriers(graph: Any) -> dict[str, str]:
+def find_carriers(graph: Any) -> dict[str, str]:
     """Return tensors that only carry another one in another type, and which one that is."""
     return {
         node.output[0]: node.input[0]
-        for inner in all_graphs(graph)
+        for inner in iterate_graphs(graph)
         for node in inner.node
         if node.name.startswith(CAST)
     }
@@ -125,8 +134,10 @@ def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Pat
     inferred = onnx.shape_inference.infer_shapes(proto)
     result = onnx.ModelProto()
     result.CopyFrom(proto)
-    taken = {name for graph in all_graphs(result.graph) for node in graph.node for name in (*node.input, *node.output)}
-    taken |= {item.name for graph in all_graphs(result.graph) for item in (*graph.initializer, *graph.input)}
+    taken = {
+        name for graph in iterate_graphs(result.graph) for node in graph.node for name in (*node.input, *node.output)
+    }
+    taken |= {item.name for graph in iterate_graphs(result.graph) for item in (*graph.initializer, *graph.input)}
     work = _Work(base=base, layers=layers, folder=folder, taken=taken)
     work.write(result.graph, inferred.graph, None)
     return Written(proto=result, types=work.types, regardless=tuple(work.regardless), unfit=tuple(work.unfit))
@@ -152,7 +163,7 @@ class _Work:
         known = {tuple(node.output): node for node in inferred.node}
         for node in list(graph.node):
             kind = self._kind(node, writer)
-            if any(True for _ in subgraphs(node)):
+            if any(True for _ in iterate_subgraphs(node)):
                 self._write_bodies(node, known[tuple(node.output)], writer)
             elif not is_silent_node(node) and not writer.floats.isdisjoint((*node.input, *node.output)):
                 self.types[node.name] = _NAMES[kind]
@@ -161,11 +172,13 @@ class _Work:
 
     def _kind(self, node: Any, writer: _Writer) -> int:
         kind = _TYPES[self.layers.get(node.name, self.base)]
-        if _stays(node):
+        if _does_stay(node):
             if node.op_type not in _SILENT:
                 self.regardless.append(node.name)
             return _FLOAT
-        if any(True for _ in subgraphs(node)):  # what goes in and what comes out; its bodies have types of their own
+        if any(
+            True for _ in iterate_subgraphs(node)
+        ):  # what goes in and what comes out; its bodies have types of their own
             return _FLOAT
         if kind != _FLOAT and node.name not in self.layers and writer.loses_constants(node, kind):
             self.unfit.append(node.name)
@@ -174,9 +187,9 @@ class _Work:
 
     def _write_bodies(self, node: Any, inferred: Any, writer: _Writer) -> None:
         """Bodies of an If, Loop or Scan, which take and give FP32; one of whose tensors a type is unknown stays."""
-        bodies = [*zip(subgraphs(node), subgraphs(inferred), strict=True)]
-        kept = self.layers.get(node.name) == "FP32" or _stays(node)
-        if kept or not all(_all_typed(known) for _, (_, known) in bodies):
+        bodies = [*zip(iterate_subgraphs(node), iterate_subgraphs(inferred), strict=True)]
+        kept = self.layers.get(node.name) == "FP32" or _does_stay(node)
+        if kept or not all(_are_all_typed(known) for _, (_, known) in bodies):
             if node.name not in self.regardless and not kept:
                 self.regardless.append(node.name)
             return
@@ -194,7 +207,7 @@ def _lift_constants(graph: Any) -> None:
     """Weights in Constant nodes become initializers, which are converted; a cast of them would run with the model."""
     rest = []
     for node in graph.node:
-        value = _held(node) if node.op_type == "Constant" else None
+        value = _held_constant(node) if node.op_type == "Constant" else None
         if value is not None and value.data_type == _FLOAT:
             value.name = node.output[0]
             graph.initializer.append(value)
@@ -205,7 +218,7 @@ def _lift_constants(graph: Any) -> None:
         graph.node.extend(rest)
 
 
-def _held(node: Any) -> Any:
+def _held_constant(node: Any) -> Any:
     """Return the tensor of a Constant node; None of one that holds something else."""
     from onnx import helper
 
@@ -219,7 +232,7 @@ def _held(node: Any) -> Any:
     return None
 
 
-def _stays(node: Any) -> bool:
+def _does_stay(node: Any) -> bool:
     return node.op_type in _KEPT or node.domain not in {"", "ai.onnx"}
 
 
@@ -239,11 +252,11 @@ def _floats_of(inferred: Any) -> frozenset[str]:
     return frozenset(typed | {item.name for item in inferred.initializer if item.data_type == _FLOAT})
 
 
-def _all_typed(graph: Any) -> bool:
+def _are_all_typed(graph: Any) -> bool:
     """Return whether the type of every tensor that a body makes is known."""
     known = {item.name for item in (*graph.value_info, *graph.output) if item.type.WhichOneof("value")}
     return all(name in known for node in graph.node for name in node.output if name) and all(
-        _all_typed(inner) for node in graph.node for _, inner in subgraphs(node)
+        _are_all_typed(inner) for node in graph.node for _, inner in iterate_subgraphs(node)
     )
 
 
@@ -281,7 +294,7 @@ class _Writer:
         return self.outer._home(name)
 
     def add(self, node: Any, kind: int) -> None:
-        for name in outer_reads(node):  # a body reads FP32
+        for name in list_outer_reads(node):  # a body reads FP32
             if name in self.floats and self.now[name] != _FLOAT and name not in self.outputs:
                 self._restore(name)
         for place, name in enumerate(node.input):
@@ -303,7 +316,7 @@ class _Writer:
     def finish(self) -> None:
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
-        used = {name for node in self.graph.node for name in (*node.input, *outer_reads(node))} | self.outputs
+        used = {name for node in self.graph.node for name in (*node.input, *list_outer_reads(node))} | self.outputs
         weights = [item for item in self.weights.values() if item.name in used or item.name in self.graph_inputs]
         del self.graph.initializer[:]
         self.graph.initializer.extend(weights)
@@ -368,7 +381,7 @@ class _Writer:
     def _convert(self, name: str, made: str, kind: int) -> None:
         from onnx import helper
 
-        low = narrowed(self.array(name), _dtype(kind))
+        low = narrow_constant(self.array(name), _dtype(kind))
         self.weights[made] = helper.make_tensor(made, kind, list(low.shape), low.tobytes(), raw=True)
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from precision_debug.errors import MarkError
-from precision_debug.inspector import EngineLayer, is_opaque, real_precision
-from precision_debug.reasons import did_you_mean
+from precision_debug.inspector import EngineLayer, find_real_precision, is_opaque
+from precision_debug.reasons import suggest_nearest
 
 from ..naming import LayerIndex, operators
 from .kept import is_silent, keep
 from .options import Options
 from .versions import Api
 
-__all__ = ["Asked", "Outcome", "apply", "asked_of_network", "by_node", "match_layers", "outcomes"]
+__all__ = ["Asked", "Outcome", "apply", "find_outcomes", "group_by_node", "list_asked", "match_layers"]
 
 
 _FLOATS = frozenset({"FP32", "FP16", "BF16", "FP8", "INT8"})
@@ -70,7 +70,7 @@ def match_layers(
             if not matches:
                 raise MarkError(
                     f"the network has no layer '{key}'", where=where,
-                    hint=did_you_mean(key, names) or f"its layers: {', '.join(names[:6])}, …",
+                    hint=suggest_nearest(key, names) or f"its layers: {', '.join(names[:6])}, …",
                 )  # fmt: skip
             found.update(dict.fromkeys(matches, kind))
     return found
@@ -96,7 +96,7 @@ def apply(api: Api, network: Any, options: Options, graph: Any | None = None) ->
     return keep(api, network, options.keep_layers, graph)
 
 
-def asked_of_network(network: Any, nodes: Mapping[str, str] | None = None) -> tuple[Asked, ...]:
+def list_asked(network: Any, nodes: Mapping[str, str] | None = None) -> tuple[Asked, ...]:
     """Return every layer with a precision or output type of its own, whoever set it: the options or a script.
 
     nodes: see ``apply``.
@@ -125,7 +125,7 @@ def asked_of_network(network: Any, nodes: Mapping[str, str] | None = None) -> tu
     return tuple(found)
 
 
-def outcomes(
+def find_outcomes(
     asked: Sequence[Asked], layers: Sequence[EngineLayer], disobeyed: Mapping[str, str] | None = None,
     reads: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Outcome, ...]:  # fmt: skip
@@ -134,10 +134,10 @@ def outcomes(
     reads: see LayerIndex.
     """
     index = LayerIndex(layers, reads)
-    return tuple(_told_by_builder(_outcome(item, index), disobeyed or {}) for item in asked)
+    return tuple(_add_builder_word(_outcome(item, index), disobeyed or {}) for item in asked)
 
 
-def by_node(results: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+def group_by_node(results: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """Of the kept nodes, what came of each layer that they became."""
     found: dict[str, list[Outcome]] = {}
     for result in results:
@@ -146,7 +146,7 @@ def by_node(results: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     return found
 
 
-def _told_by_builder(outcome: Outcome, disobeyed: Mapping[str, str]) -> Outcome:
+def _add_builder_word(outcome: Outcome, disobeyed: Mapping[str, str]) -> Outcome:
     """The builder's own word on a layer counts where the inspector is silent on it."""
     why = disobeyed.get(outcome.asked.layer) or disobeyed.get(outcome.fused_layer)
     if why is None or outcome.obeyed is True:
@@ -159,7 +159,7 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
     layer = index.find(asked.output, asked.layer)
     if layer is None:
         return Outcome(asked=asked, obeyed=None, got="no layer of the engine names it")
-    precision, source = real_precision(layer)
+    precision, source = find_real_precision(layer)
     fused = operators(layer)
     others = [node for node in fused if node != asked.layer]
     result = Outcome(asked=asked, obeyed=None, got="", fused_layer=layer.name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
-from precision_debug.inspector import EngineLayer, real_precision
+from precision_debug.inspector import EngineLayer, find_real_precision
 from precision_debug.protocols import DescribedLayer, Description
 from precision_debug.reasons import Reason
 from precision_debug.records import InputMeta, ModelFiles
@@ -56,7 +56,7 @@ def describe(path: str) -> Description:
         format=f"TensorRT engine, read by TensorRT {api.version} on {device.name}",
         inputs=[_meta(engine, name) for name in names[0]],
         outputs=[_meta(engine, name) for name in names[1]],
-        layers=[_described(layer) for layer in layers],
+        layers=[_describe_layer(layer) for layer in layers],
         facts=facts,
     )  # fmt: skip
 
@@ -83,8 +83,8 @@ def _zeros(engine: Any, name: str) -> np.ndarray[Any, Any]:
     return np.zeros(shape, dtype)
 
 
-def _described(layer: EngineLayer) -> DescribedLayer:
-    precision, read_from = real_precision(layer)
+def _describe_layer(layer: EngineLayer) -> DescribedLayer:
+    precision, read_from = find_real_precision(layer)
     details = []
     if read_from:
         details.append(f"precision from {read_from}")

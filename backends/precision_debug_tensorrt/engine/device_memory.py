@@ -39,7 +39,7 @@ def find_device() -> Device:
     from precision_debug.numbers.cuda import driver
 
     try:
-        return Device(driver.device(0), shows_tensors=not driver.unavailable())
+        return Device(driver.open_device(0), shows_tensors=not driver.explain_unavailable())
     except BackendError as error:
         raise BackendUnavailable(say("no_gpu", error=str(error)), hint=say("install_gpu")) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.numbers.number_types import NUMBER_TYPES
-from precision_debug.reasons import Reason, some
+from precision_debug.reasons import Reason, list_some
 
 from ..reasons import say
 from .messages import WeightIssue
@@ -64,13 +64,13 @@ def builder_lines(issues: Sequence[WeightIssue], counts: Mapping[str, WeightCoun
     for issue in issues:
         what = issue.what if issue.weights else issue.what.rstrip(".")
         lines.append(
-            say("weights_affected_named", count=issue.count, what=what, names=some(issue.weights, 8))
+            say("weights_affected_named", count=issue.count, what=what, names=list_some(issue.weights, 8))
             if issue.weights
             else say("weights_affected", count=issue.count, what=what)
         )
     if counts:
         worst = sorted(counts.values(), key=lambda item: (item.over, item.lost, item.subnormal), reverse=True)
-        nodes = some([f"{item.node} ({item.text})" for item in worst], 8)
+        nodes = list_some([f"{item.node} ({item.text})" for item in worst], 8)
         lines.append(say("weights_do_not_fit", count=len(counts), nodes=nodes))
     return lines
 

@@ -13,16 +13,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from precision_debug.errors import BackendError, MarkError
-from precision_debug.inspector import EngineLayer, is_opaque, real_precision
-from precision_debug.onnx.graph import all_graphs, values
-from precision_debug.reasons import did_you_mean
+from precision_debug.inspector import EngineLayer, find_real_precision, is_opaque
+from precision_debug.onnx.graph import iterate_graphs, iterate_values
+from precision_debug.reasons import suggest_nearest
 
 from ..naming import LayerIndex
 from .network import LayerFacts, read_layers
 from .types import type_name
 from .versions import Api
 
-__all__ = ["imitate", "is_silent", "keep", "layers_of_nodes", "precisions_of"]
+__all__ = ["find_precisions", "is_silent", "keep", "map_nodes_to_layers", "prefer_precisions"]
 
 
 FLOATING = frozenset({"FLOAT", "HALF", "BF16", "FP8"})
@@ -47,7 +47,7 @@ def is_silent(layer: Any) -> bool:
     return not any(type_name(output.dtype) in FLOATING for output in outputs if output is not None)
 
 
-def layers_of_nodes(graph: Any, network: Any) -> dict[str, tuple[int, ...]]:
+def map_nodes_to_layers(graph: Any, network: Any) -> dict[str, tuple[int, ...]]:
     """For each named node of an ONNX graph and its bodies, the places of the layers that the parser made of it.
 
     The layers of its name, those whose metadata names it, and those that its outputs come from, as far back as tensors
@@ -55,19 +55,19 @@ def layers_of_nodes(graph: Any, network: Any) -> dict[str, tuple[int, ...]]:
     """
     layers = read_layers(network)
     noted = [_NODE.findall(str(getattr(network.get_layer(i), "metadata", "") or "")) for i in range(len(layers))]
-    own = {value.name for value in values(graph)}
-    for one in all_graphs(graph):
+    own = {value.name for value in iterate_values(graph)}
+    for one in iterate_graphs(graph):
         own |= {item.name for item in (*one.input, *one.initializer)}
     made = {output.name: place for place, layer in enumerate(layers) for output in layer.outputs}
     named: dict[str, list[int]] = {}
     for place, layer in enumerate(layers):
         for name in {layer.name, *noted[place]}:
             named.setdefault(name, []).append(place)
-    nodes = [node for one in all_graphs(graph) for node in one.node if node.name]
-    return {node.name: _layers_of(node, named, noted, made, layers, own) for node in nodes}
+    nodes = [node for one in iterate_graphs(graph) for node in one.node if node.name]
+    return {node.name: _find_layers(node, named, noted, made, layers, own) for node in nodes}
 
 
-def _layers_of(
+def _find_layers(
     node: Any, named: Mapping[str, Sequence[int]], noted: Sequence[Sequence[str]], made: Mapping[str, int],
     layers: Sequence[LayerFacts], own: Collection[str],
 ) -> tuple[int, ...]:  # fmt: skip
@@ -90,17 +90,17 @@ def keep(api: Api, network: Any, nodes: Sequence[str], graph: Any | None) -> dic
     where a node that computes became no layer.
     """
     layers = [network.get_layer(place) for place in range(network.num_layers)]
-    places = layers_of_nodes(graph, network) if graph is not None else {}
+    places = map_nodes_to_layers(graph, network) if graph is not None else {}
     for place, layer in enumerate(layers):
         places.setdefault(layer.name, (place,))
     unknown = [name for name in nodes if name not in places]
     if unknown:
         raise MarkError(
             f"none of these nodes became a layer that computes: {', '.join(unknown[:6])}", where="--keep_layers",
-            hint=did_you_mean(unknown[0], list(places)) or _HINT,
+            hint=suggest_nearest(unknown[0], list(places)) or _HINT,
         )  # fmt: skip
     lost = [name for name in nodes if not places[name]]
-    if lost and graph is not None and (lost := _computing(lost, graph)):
+    if lost and graph is not None and (lost := _list_computing(lost, graph)):
         raise BackendError(
             f"these kept nodes were found in no layer of TensorRT's network: {', '.join(lost[:6])}",
             where="--keep_layers", hint="this is an error of precision_debug's; leave them out meanwhile",
@@ -109,7 +109,7 @@ def keep(api: Api, network: Any, nodes: Sequence[str], graph: Any | None) -> dic
     for node in nodes:
         for layer in (layers[place] for place in places[node]):
             if not is_silent(layer):
-                _in_fp32(api, layer)
+                _set_fp32(api, layer)
                 owners.setdefault(layer.name, node)
     if nodes and not owners:
         raise MarkError(
@@ -119,7 +119,7 @@ def keep(api: Api, network: Any, nodes: Sequence[str], graph: Any | None) -> dic
     return owners
 
 
-def _in_fp32(api: Api, layer: Any) -> None:
+def _set_fp32(api: Api, layer: Any) -> None:
     if not layer.precision_is_set:
         layer.precision = api.data_type("FP32")
     for index in range(layer.num_outputs):
@@ -132,9 +132,9 @@ _NO_LAYER = frozenset({"Constant", "ConstantOfShape", "Identity", "Dropout", "Ca
 """What a parser may make no layer of: it computes nothing."""
 
 
-def _computing(names: Iterable[str], graph: Any) -> list[str]:
+def _list_computing(names: Iterable[str], graph: Any) -> list[str]:
     wanted = set(names)
-    nodes = [node for one in all_graphs(graph) for node in one.node if node.name in wanted]
+    nodes = [node for one in iterate_graphs(graph) for node in one.node if node.name in wanted]
     return [str(node.name) for node in nodes if node.op_type not in _NO_LAYER]
 
 
@@ -148,7 +148,7 @@ _ASKED = {"FP16": "FP16", "BF16": "BF16", "FP32": "FP32", "TF32": "FP32", "INT8"
 _MULTIPLIES = frozenset({"CONVOLUTION", "DECONVOLUTION", "FULLY_CONNECTED", "MATRIX_MULTIPLY"})
 
 
-def precisions_of(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]) -> dict[str, str]:
+def find_precisions(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]) -> dict[str, str]:
     """Layer of the network to the precision that the engine gave it, where the engine tells one.
 
     INT8 only where values are multiplied, since the engine does not quantise what is fused behind that on its way; and
@@ -162,13 +162,13 @@ def precisions_of(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]) 
         there = index.find(names[0], layer.name)
         if there is None or is_opaque(there):
             continue
-        precision = _ASKED.get(real_precision(there)[0], "")
+        precision = _ASKED.get(find_real_precision(there)[0], "")
         if precision and (precision != "INT8" or (layer.type in _MULTIPLIES and not explicit)):
             found[layer.name] = precision
     return found
 
 
-def imitate(api: Api, network: Any, config: Any, precisions: Mapping[str, str]) -> int:
+def prefer_precisions(api: Api, network: Any, config: Any, precisions: Mapping[str, str]) -> int:
     """Prefer these precisions for layers that nobody asked something of; how many they are."""
     count = 0
     for place in range(network.num_layers):

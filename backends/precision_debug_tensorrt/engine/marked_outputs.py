@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
-from precision_debug.inspector import EngineDiff, EngineLayer, diff_engines
+from precision_debug.inspector import EngineDiff, EngineLayer, compare_engines
 from precision_debug.protocols import tell
 from precision_debug.reasons import Reason
 
@@ -27,7 +27,7 @@ from ..reasons import say
 from .execution import Runner
 from .network import LayerFacts, read_layers
 
-__all__ = ["Batch", "Marking", "are_finite", "cuts", "group", "inside", "largest_difference"]
+__all__ = ["Batch", "Marking", "are_finite", "choose_inside", "find_cuts", "group", "largest_difference"]
 
 
 # Tensors at which a network falls into parts: where marking splits a region between its blocks, not inside them.
@@ -38,7 +38,7 @@ _TELLING = ("SOFTMAX", "NORMALIZATION", "REDUCE", "MATRIX_MULTIPLY", "CONVOLUTIO
 """Types of layers, those first that accumulate or amplify."""
 
 
-def cuts(layers: Sequence[LayerFacts], wanted: Collection[str]) -> tuple[str, ...]:
+def find_cuts(layers: Sequence[LayerFacts], wanted: Collection[str]) -> tuple[str, ...]:
     """Return the wanted tensors that alone carry everything from before them to behind them, in execution order.
 
     Of a transformer these are the sums of the residual stream and the normalised ones that nothing bypasses, between
@@ -72,7 +72,9 @@ def cuts(layers: Sequence[LayerFacts], wanted: Collection[str]) -> tuple[str, ..
     return tuple(dict.fromkeys(name for run in runs for name in (run[0], run[-1])))
 
 
-def inside(layers: Sequence[LayerFacts], edges: Collection[str], wanted: Collection[str], each: int) -> tuple[str, ...]:
+def choose_inside(
+    layers: Sequence[LayerFacts], edges: Collection[str], wanted: Collection[str], each: int
+) -> tuple[str, ...]:
     """Up to ``each`` wanted tensors of each part between two edges: those whose operators most often lose precision."""
     parts: list[list[tuple[int, int, str]]] = [[]]
     for place, layer in enumerate(layers):
@@ -197,14 +199,14 @@ class Marking:
         """Builds after a refused one: the cuts, then one tensor inside each part; of what fails, its halves."""
         layers = read_layers(self.maker.network().network)
         left = dict.fromkeys(part)
-        edges = cuts(layers, part)
+        edges = find_cuts(layers, part)
         queue = [edges or part[0::2], *([] if edges else [part[1::2]])]
         allowed = self.more if self.more is not None else min(max(_LAYERS // max(len(layers), 1), _LEAST), _MOST)
         each, built_so_far, refusals, spent = 1, 0, 0, 0.0
         longest = self.longest if self.more is None and allowed == _LEAST else math.inf
         while built_so_far < allowed and refusals < _REFUSALS and spent <= longest:
             if not queue:
-                queue, each = [inside(layers, edges, left, each)], 2 * each
+                queue, each = [choose_inside(layers, edges, left, each)], 2 * each
             wanted = queue.pop(0)
             if not wanted:
                 break
@@ -235,7 +237,7 @@ class Marking:
 
     def _batch(self, part: tuple[str, ...], built: Built, text: str, layers: tuple[EngineLayer, ...]) -> Batch:
         plan = dataclasses.replace(built, engine=None, runtime=None)
-        batch = Batch(names=part, built=plan, layers=layers, diff=diff_engines(self.real, layers), text=text)
+        batch = Batch(names=part, built=plan, layers=layers, diff=compare_engines(self.real, layers), text=text)
         self.kept.append(batch)
         return batch
 

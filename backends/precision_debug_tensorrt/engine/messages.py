@@ -13,7 +13,7 @@ from precision_debug.reasons import Reason
 
 from ..reasons import say
 
-__all__ = ["Messages", "RegionTimes", "WeightIssue", "heard", "make_logger"]
+__all__ = ["Messages", "RegionTimes", "WeightIssue", "make_logger", "read_progress"]
 
 
 # What the builder says of the Myelin regions that it times, at its most verbose level (TensorRT 8.6).
@@ -52,7 +52,7 @@ class RegionTimes:
 
 
 def _edges(reads: str, writes: str) -> str:
-    """In the words of ``inspector.edge_types``."""
+    """In the words of ``inspector.describe_edge_types``."""
     sides = (("reads", reads), ("writes", writes))
     parts = [(verb, sorted({_NAMES.get(name, name.upper()) for name in _TYPE.findall(text)})) for verb, text in sides]
     return ", ".join(f"{verb} {' and '.join(types)}" for verb, types in parts if types)
@@ -181,7 +181,7 @@ def make_logger(trt: Any, messages: Messages) -> Any:
     return _loggers[-1]
 
 
-def heard(line: str) -> Reason | None:
+def read_progress(line: str) -> Reason | None:
     """See ``protocols.ProgressReader``: of the lines that the logger prints."""
     found = _TIMING.search(line) if line.startswith("[TensorRT]") else None
     return say("heard_timing", layer=found[1]) if found else None

@@ -17,7 +17,7 @@ from .messages import Messages
 from .types import dtype_name
 from .versions import Api
 
-__all__ = ["LayerFacts", "Made", "OutputFacts", "make_network", "read_layers", "refused_marks", "tensor_of"]
+__all__ = ["LayerFacts", "Made", "OutputFacts", "find_refused_marks", "make_network", "read_layers", "tensor_of"]
 
 _BOUNDS = frozenset({"TRIP_LIMIT", "ITERATOR", "RECURRENCE", "CONDITION", "CONDITIONAL_INPUT"})
 
@@ -83,7 +83,7 @@ def make_network(
 
 def _from_onnx(api: Api, logger: Any, messages: Messages, source: OnnxModel, strong: bool, builder: Any) -> Made:
     trt = api.trt
-    builder = builder if builder is not None else _kept(trt.Builder(logger))
+    builder = builder if builder is not None else _keep_builder_alive(trt.Builder(logger))
     network = builder.create_network(api.creation_flags(strong=strong))
     parser = trt.OnnxParser(network, logger)
     messages.fresh_errors()
@@ -104,7 +104,7 @@ def _from_script(api: Api, logger: Any, source: Script, strong: bool, builder: A
     trt = api.trt
     try:
         if source.takes_network:
-            builder = builder if builder is not None else _kept(trt.Builder(logger))
+            builder = builder if builder is not None else _keep_builder_alive(trt.Builder(logger))
             network = builder.create_network(api.creation_flags(strong=strong))
             made = source.function(builder, network) or (builder, network)
         else:
@@ -116,10 +116,10 @@ def _from_script(api: Api, logger: Any, source: Script, strong: bool, builder: A
             f"the function returned {type(made).__name__}", where=source.path,
             hint="return (builder, network) or (builder, network, parser)",
         )  # fmt: skip
-    return Made(builder=_kept(made[0]), network=made[1], parser=made[2:])
+    return Made(builder=_keep_builder_alive(made[0]), network=made[1], parser=made[2:])
 
 
-def _kept(builder: Any) -> Any:
+def _keep_builder_alive(builder: Any) -> Any:
     """Return the builder; the process's first one is never destroyed, not even at the process's end.
 
     TensorRT 8.6 crashed each time its last builder went, and with it the kernels that it had loaded (on an H200).
@@ -146,7 +146,7 @@ def tensor_of(network: Any, name: str) -> Any:
     raise BackendError(f"the network has no tensor '{name}'", where="TensorRT")
 
 
-def refused_marks(layers: Sequence[LayerFacts]) -> dict[str, Reason]:
+def find_refused_marks(layers: Sequence[LayerFacts]) -> dict[str, Reason]:
     """Return tensors that cannot be made outputs of the engine, and why."""
     refused: dict[str, Reason] = {}
     for layer in layers:

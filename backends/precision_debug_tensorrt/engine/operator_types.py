@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.graph import iterate_graphs
 
 from .casts import float_tensors, is_silent_node
 
-__all__ = ["counted", "in_integers", "listed", "operator_types"]
+__all__ = ["count_types", "find_integer_nodes", "list_types", "operator_types"]
 
 _PRODUCTS = frozenset(["Conv", "ConvTranspose", "Gemm", "MatMul"])
 _WITHIN = "FP32 (reads and writes {})"
@@ -25,7 +25,7 @@ def operator_types(proto: Any, written: Mapping[str, str]) -> dict[str, str]:
     written: what casts were written for, by node; where there are none, FP32 tensors tell.
     """
     floats = float_tensors(proto) if not written else frozenset()
-    quantised = in_integers(proto)
+    quantised = find_integer_nodes(proto)
     found = dict(written)  # of bodies too
     for node in proto.graph.node:
         if is_silent_node(node):
@@ -38,7 +38,7 @@ def operator_types(proto: Any, written: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def in_integers(proto: Any) -> dict[str, str]:
+def find_integer_nodes(proto: Any) -> dict[str, str]:
     """Return nodes whose precision QDQ decides, and not the types around them: a product of two dequantised tensors and
     what alone reads its result, "INT8" or "FP8"; and another operator that reads a dequantised tensor (see
     ``operator_types``). Of all but the products, only a QuantizeLinear reads the result."""
@@ -65,15 +65,15 @@ def in_integers(proto: Any) -> dict[str, str]:
     return found
 
 
-def counted(types: Mapping[str, str]) -> list[str]:
+def count_types(types: Mapping[str, str]) -> list[str]:
     """Return "305 FP16", "6 FP32": the most first."""
     return [f"{count} {kind}" for kind, count in Counter(types.values()).most_common()]
 
 
-def listed(proto: Any, types: Mapping[str, str]) -> list[str]:
+def list_types(proto: Any, types: Mapping[str, str]) -> list[str]:
     """Return a line for each type: how many operators, and how many of which; those that are fewer than the rest by
     name."""
-    nodes = [node for graph in all_graphs(proto.graph) for node in graph.node if node.name in types]
+    nodes = [node for graph in iterate_graphs(proto.graph) for node in graph.node if node.name in types]
     lines = []
     for kind in sorted(set(types.values()), key=_ORDER.index):
         own = [node for node in nodes if types[node.name] == kind]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.errors import UsageError
-from precision_debug.settings import passed
+from precision_debug.settings import get_passed
 
 from ..settings import setting
 
@@ -66,7 +66,7 @@ def read_options(typed: Mapping[str, Any]) -> Options:
     What decides or keeps the target's build (layer precisions, constraints, tactics, saved files) is not for a
     baseline that is a TensorRT run too: there ``side`` is "baseline".
     """
-    side = str(passed(typed, "side"))
+    side = str(get_passed(typed, "side"))
     common: dict[str, Any] = {
         "network_script": setting(typed, "network_script"),
         "timing_cache": setting(typed, "timing_cache"),

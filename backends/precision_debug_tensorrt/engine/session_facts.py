@@ -9,8 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from precision_debug.inspector import EngineLayer, edge_types, fused_outputs, is_opaque, real_precision
-from precision_debug.ownership import owned
+from precision_debug.inspector import (
+    EngineLayer,
+    describe_edge_types,
+    find_real_precision,
+    is_opaque,
+    split_fused_outputs,
+)
+from precision_debug.ownership import guard_output
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
@@ -19,11 +25,11 @@ from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
 from ..naming import LayerIndex, columns, onnx_tensors, script_tensors
 from ..reasons import say
-from .constraints import Asked, Outcome, by_node, outcomes
+from .constraints import Asked, Outcome, find_outcomes, group_by_node
 from .device_memory import Device
 from .fp16_weights import WeightCount, builder_lines, count_weights
 from .messages import Messages
-from .network import refused_marks
+from .network import find_refused_marks
 from .options import Options
 from .versions import Api
 
@@ -48,7 +54,7 @@ def region_notes(
     lines = []
     for layer in regions[:8]:
         inside = sum(index.find(meta.name, meta.node) is layer for meta in tensors if meta.op_type != "Input")
-        lines.append(say("region", name=layer.name, count=inside, types=edge_types(layer)))
+        lines.append(say("region", name=layer.name, count=inside, types=describe_edge_types(layer)))
         tried = times.get(layer.name, {})
         if len(tried) > 1:
             times_of = [say("milliseconds", time=milli, types=types) for types, milli in sorted(tried.items())]
@@ -100,7 +106,7 @@ class Facts:
         """Write a rebuilt engine's inspector JSON beside the real one's, where the user wants them."""
         if self.inspector_path:
             path = Path(self.inspector_path)
-            with owned(path.with_name(f"{path.stem}_marked{number}{path.suffix}")) as place:
+            with guard_output(path.with_name(f"{path.stem}_marked{number}{path.suffix}")) as place:
                 place.write_text(text, encoding="utf-8")
 
 
@@ -115,9 +121,9 @@ def gather(
     counts = _weights(source, recipe)
     tensors = _tensors(source, built, layers, inputs, outputs, options)
     reads = {meta.name: meta.inputs for meta in tensors}
-    results = outcomes([*built.asked, *asked], layers, messages.disobeyed, reads)
+    results = find_outcomes([*built.asked, *asked], layers, messages.disobeyed, reads)
     if options.save_inspector:
-        with owned(options.save_inspector) as place:
+        with guard_output(options.save_inspector) as place:
             place.write_text(inspector, encoding="utf-8")
     notes = [
         *road.notes,
@@ -161,7 +167,7 @@ def _tensors(
 ) -> tuple[TensorMeta, ...]:  # fmt: skip
     if isinstance(source, EngineFile):
         return _engine_tensors(layers, inputs, outputs)
-    refused = refused_marks(built.layers)
+    refused = find_refused_marks(built.layers)
     if isinstance(source, OnnxModel):
         network = {output.name: output.dtype for layer in built.layers for output in layer.outputs}
         network |= dict.fromkeys(inputs, "")
@@ -170,7 +176,7 @@ def _tensors(
         tensors = script_tensors(built.layers, inputs, built.outputs, refused)
     if not options.fused_only:
         return tensors
-    kept = {*fused_outputs(layers)[0], *inputs, *outputs}
+    kept = {*split_fused_outputs(layers)[0], *inputs, *outputs}
     return tuple(meta for meta in tensors if meta.name in kept)
 
 
@@ -179,7 +185,7 @@ def _engine_tensors(
 ) -> tuple[TensorMeta, ...]:
     index = LayerIndex(layers)
     metas = [TensorMeta(name=name, op_type="Input", is_output=name in outputs) for name in inputs]
-    names = dict.fromkeys([*(name for name in fused_outputs(layers)[0] if name not in outputs), *outputs])
+    names = dict.fromkeys([*(name for name in split_fused_outputs(layers)[0] if name not in outputs), *outputs])
     for name in names:
         if name in inputs:
             continue
@@ -204,7 +210,7 @@ def _with_columns(
     warned = _warned_layers(messages)
     index = LayerIndex(layers, {meta.name: meta.inputs for meta in tensors})
     by_layer = {result.asked.layer: result for result in results}
-    by_layer |= {node: _of_node(found) for node, found in by_node(results).items()}
+    by_layer |= {node: _of_node(found) for node, found in group_by_node(results).items()}
     dressed = []
     for meta in tensors:
         extra = {} if meta.op_type == "Input" else dict(columns(index.find(meta.name, meta.node)))
@@ -254,7 +260,7 @@ def _build_notes(
         notes.append(say("no_details"))
         return notes
     counts = collections.Counter(
-        "copies" if layer.is_reformat else real_precision(layer)[0] or "not reported" for layer in layers
+        "copies" if layer.is_reformat else find_real_precision(layer)[0] or "not reported" for layer in layers
     )
     kinds = [f"{count} {kind}" for kind, count in counts.most_common()]
     notes.append(say("layers_by_precision", count=len(layers), kinds=kinds))
@@ -268,7 +274,7 @@ def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reas
     counts = collections.Counter(result.obeyed for result in results)
     kinds = [say("of_kind", count=count, kind=words[obeyed]) for obeyed, count in counts.items()]
     lines = [say("constraints", how=options.precision_constraints, count=len(results), kinds=kinds)]
-    kept = by_node(results)
+    kept = group_by_node(results)
     for node, found in kept.items():  # all of them: whoever keeps a node wants to know what became of it
         layers, told = [result.asked.layer for result in found], _of_node(found)
         obeyed, got = words[told.obeyed], told.got

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, OutputError
-from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.graph import iterate_graphs
 from precision_debug.onnx.model import name_nodes
-from precision_debug.ownership import owned
-from precision_debug.reasons import Reason, some
+from precision_debug.ownership import guard_output
+from precision_debug.reasons import Reason, list_some
 
 from ..model import OnnxModel
 from ..modes import Recipe
 from ..reasons import say
-from .casts import carriers, write_casts
+from .casts import find_carriers, write_casts
 from .constraints import Asked, match_layers
-from .operator_types import counted, in_integers, operator_types
+from .operator_types import count_types, find_integer_nodes, operator_types
 from .options import Options
 
-__all__ = ["save_typed", "typed_model"]
+__all__ = ["make_typed_model", "save_typed"]
 
 
-def typed_model(
+def make_typed_model(
     source: OnnxModel, recipe: Recipe, options: Options, feeds: Sequence[Mapping[str, Any]], folder: Path,
     kept_types: Collection[str] = (),
 ) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:  # fmt: skip
@@ -41,7 +41,7 @@ def typed_model(
     proto = source.model.proto
     notes: list[Reason] = []
     if recipe.precisions == ("INT8",) and not source.op_types & {"QuantizeLinear", "DequantizeLinear"}:
-        proto = _quantised(source, feeds, folder, options.keep_layers)
+        proto = _quantise(source, feeds, folder, options.keep_layers)
         notes.append(say("qdq_written", count=len(feeds)))
     base = next((kind for kind in recipe.precisions if kind in {"FP16", "BF16"}), "FP32")
     names = [node.name for node in proto.graph.node]
@@ -49,21 +49,21 @@ def typed_model(
     layers = {**dict.fromkeys((name for name in options.keep_layers if name in set(names)), "FP32"), **layers}
     wanted = frozenset(layers)
     # a cast between DequantizeLinear and its reader would take the reader out of INT8
-    others = [node.name for graph in all_graphs(proto.graph) for node in graph.node if node.op_type in kept_types]
-    layers = {**dict.fromkeys([*others, *in_integers(proto)], "FP32"), **layers}
+    others = [node.name for graph in iterate_graphs(proto.graph) for node in graph.node if node.op_type in kept_types]
+    layers = {**dict.fromkeys([*others, *find_integer_nodes(proto)], "FP32"), **layers}
     types = operator_types(proto, {})
     if base != "FP32" or set(layers.values()) - {"FP32"}:
         written = write_casts(proto, base, layers, folder=source.model.folder)
         proto = written.proto
-        added = len(carriers(proto.graph))
+        added = len(find_carriers(proto.graph))
         notes.append(say("casts_written", type=base, count=added))
         if written.regardless:
-            notes.append(say("stay_fp32", nodes=some(written.regardless, 6)))
+            notes.append(say("stay_fp32", nodes=list_some(written.regardless, 6)))
         if written.unfit:
-            notes.append(say("unfit_constants", type=base, nodes=some(written.unfit, 6)))
+            notes.append(say("unfit_constants", type=base, nodes=list_some(written.unfit, 6)))
         types = operator_types(proto, written.types)
     if types:
-        notes.append(say("typed_operators", kinds=counted(types)))
+        notes.append(say("typed_operators", kinds=count_types(types)))
     outputs = {node.name: node.output[0] for node in source.model.proto.graph.node if node.output}
     named = [name for name in layers if name in wanted]
     asked = tuple(Asked(layer=name, precision=layers[name], output=outputs.get(name, "")) for name in named)
@@ -81,7 +81,7 @@ def save_typed(model: Any, path: str) -> None:
         onnx.load_external_data_for_model(proto, str(model.folder))
         large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > 2_000_000_000
         beside = Path(f"{path}.data")
-        with owned(path, beside):
+        with guard_output(path, beside):
             beside.unlink(missing_ok=True)  # onnx appends to it
             onnx.save_model(proto, path, save_as_external_data=large, location=beside.name)
     except (OSError, ValueError) as error:
@@ -89,7 +89,7 @@ def save_typed(model: Any, path: str) -> None:
         raise OutputError(f"the model cannot be saved ({reason})", where=path, hint="name another file") from error
 
 
-def _quantised(
+def _quantise(
     source: OnnxModel, feeds: Sequence[Mapping[str, Any]], folder: Path, kept: Sequence[str]
 ) -> Any:  # fmt: skip
     """Symmetric INT8 QDQ, as TensorRT takes it: activations per tensor, weights per channel, biases left alone."""

@@ -16,7 +16,7 @@ from ..model import OnnxModel, read_source
 from ..modes import Recipe
 from . import device_memory, versions
 from .messages import Messages, make_logger
-from .operator_types import listed
+from .operator_types import list_types
 from .options import read_options
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
     parser = api.trt.OnnxParser(network, logger)
     nodes = list(source.model.proto.graph.node)
     data = source.model.proto.SerializeToString()
-    refused = _refused(parser, data, str(source.model.folder / "model.onnx"), len(nodes))
+    refused = _find_refused(parser, data, str(source.model.folder / "model.onnx"), len(nodes))
     problems = [api.parser_problem(parser.get_error(i)) for i in range(parser.num_errors)]
     why = {place: text for place, _, _, text in problems}
     named = {name: text for _, name, _, text in problems if name}
@@ -66,7 +66,7 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
             for place in sorted(refused) if place < len(nodes)
         ],
         precisions=_precisions(builds),
-        builds=[_described(recipe, one) for one in builds],
+        builds=[_describe_build(recipe, one) for one in builds],
         failed=any(one.built is None for one in builds),
     )  # fmt: skip
 
@@ -78,17 +78,17 @@ def _precisions(builds: Sequence[ChipBuild]) -> list[str]:
     if first is None or not isinstance(first.source, OnnxModel):
         return []
     why = [str(note) for note in first.notes if note.code.rpartition(".")[2] in _WHY]
-    return [*listed(first.source.model.proto, first.source.types), *why]
+    return [*list_types(first.source.model.proto, first.source.types), *why]
 
 
-def _described(recipe: Recipe, one: ChipBuild) -> str:
+def _describe_build(recipe: Recipe, one: ChipBuild) -> str:
     begin = f"{recipe.mode.name} for compute capability {one.chip}: "
     if one.built is None:
         return f"{begin}no engine: {one.why}"
     return f"{begin}built, {len(one.built.data):,} bytes, {len(one.built.layers)} layers before fusion"
 
 
-def _refused(parser: Any, data: bytes, path: str, count: int) -> set[int]:
+def _find_refused(parser: Any, data: bytes, path: str, count: int) -> set[int]:
     """Places of the nodes, of ``count``. TensorRT 10 tells of each stretch whether it is taken. 8.6 lists the stretches
     that are, and what stands beside one says whether it is the whole model, so that a node in none is refused."""
     if hasattr(parser, "supports_model_v2"):

@@ -57,7 +57,7 @@ def tactics(spec: SessionSpec) -> tuple[Tactics, ...]:
     try:
         api = versions.load_api(chosen.edition)
         given = setting(spec.options, "tactic_sources")
-        sources = _by_itself(api) if given is None else tuple(given)
+        sources = _default_sources(api) if given is None else tuple(given)
     except PrecisionDebugError as error:
         return (Tactics(sources=(), items=(), needs=str(error)),)
     except Exception as error:  # no card, or no driver: the builder says so in its own words
@@ -66,7 +66,7 @@ def tactics(spec: SessionSpec) -> tuple[Tactics, ...]:
     return (Tactics(sources=sources, items=(*sources, *level)),)
 
 
-def _by_itself(api: versions.Api) -> tuple[str, ...]:
+def _default_sources(api: versions.Api) -> tuple[str, ...]:
     """Return the sources that a fresh builder takes."""
     config = api.trt.Builder(make_logger(api.trt, Messages())).create_builder_config()
     mask = config.get_tactic_sources()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, OutputError
-from precision_debug.ownership import owned
+from precision_debug.ownership import guard_output
 
 __all__ = ["load_tactics", "make_recorder", "make_replayer", "save_tactics"]
 
@@ -30,7 +30,7 @@ def save_tactics(path: str, layers: Mapping[str, Mapping[str, Any]], version: st
     """Raises OutputError."""
     data = {"format": _FORMAT, "tensorrt": version, "layers": layers}
     try:
-        with owned(path) as place:
+        with guard_output(path) as place:
             place.write_text(json.dumps(data, indent=1), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"the tactics cannot be written: {error.strerror}", where=path) from error

@@ -27,7 +27,7 @@ class Sizes:
                     self._known[output.name] = _bytes(output.shape, output.dtype)
                 else:
                     open_.append(output)
-        inferred = _inferred(proto, feeds) if open_ and proto is not None else {}
+        inferred = _infer_shapes(proto, feeds) if open_ and proto is not None else {}
         largest = max((int(np.max(np.shape(value), initial=1)) for value in feeds.values()), default=1)
         for output in open_:
             shape = inferred.get(output.name) or tuple(dim if dim >= 0 else largest for dim in output.shape)
@@ -41,7 +41,7 @@ def _bytes(shape: Sequence[int], dtype: str) -> int:
     return int(np.prod(shape, dtype=np.int64)) * (8 if dtype == "int64" else 4)
 
 
-def _inferred(proto: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, tuple[int, ...]]:
+def _infer_shapes(proto: Any, feeds: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, tuple[int, ...]]:
     import onnx
 
     light = onnx.ModelProto()

@@ -125,7 +125,7 @@ class Api:
 def load_api(edition: str = TENSORRT) -> Api:
     """Return the installed TensorRT, or TensorRT for RTX. Raises BackendUnavailable."""
     try:
-        tensorrt = _imported(edition)
+        tensorrt = _import_edition(edition)
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         rtx = edition == RTX
@@ -140,7 +140,7 @@ def load_api(edition: str = TENSORRT) -> Api:
     return Api(tensorrt, edition)
 
 
-def _imported(edition: str) -> Any:
+def _import_edition(edition: str) -> Any:
     if edition in _LIBRARIES:
         with contextlib.suppress(ModuleNotFoundError):  # the libraries may be the system's
             importlib.import_module(_LIBRARIES[edition])

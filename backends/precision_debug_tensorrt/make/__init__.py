@@ -5,7 +5,7 @@ from __future__ import annotations
 from .ahead_of_time import ChipBuild, build_for_chip, build_for_chips
 from .engine import Built, Maker, load_engine
 from .road import Road, choose_road
-from .typed import typed_build, typed_source
+from .typed import build_typed, make_typed_source
 
 __all__ = [
     "Built",
@@ -14,8 +14,8 @@ __all__ = [
     "Road",
     "build_for_chip",
     "build_for_chips",
+    "build_typed",
     "choose_road",
     "load_engine",
-    "typed_build",
-    "typed_source",
+    "make_typed_source",
 ]

@@ -19,7 +19,7 @@ from ..model import OnnxModel, Script
 from ..modes import Recipe
 from .engine import Built, Maker
 from .road import choose_road
-from .typed import typed_build, typed_source
+from .typed import build_typed, make_typed_source
 
 __all__ = ["ChipBuild", "build_for_chip", "build_for_chips"]
 
@@ -58,8 +58,8 @@ def build_for_chip(
     if not road.strong:
         return plan(source)
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-        (maker, built), _, notes, _ = typed_build(
-            lambda kept: typed_source(
+        (maker, built), _, notes, _ = build_typed(
+            lambda kept: make_typed_source(
                 api, logger, messages, source, recipe, options, feeds, Path(folder), refused_by_builder=kept
             ),
             plan,

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, OutputError
-from precision_debug.ownership import owned
+from precision_debug.ownership import guard_output
 from precision_debug.protocols import tell
 from precision_debug.reasons import Reason
 
 from ..engine import tactics
-from ..engine.calibration import CalibrationTable, make_calibrator, same_shapes
-from ..engine.constraints import Asked, apply, asked_of_network
+from ..engine.calibration import CalibrationTable, make_calibrator, require_same_shapes
+from ..engine.constraints import Asked, apply, list_asked
 from ..engine.device_memory import Device
-from ..engine.kept import imitate
+from ..engine.kept import prefer_precisions
 from ..engine.messages import Messages
 from ..engine.network import LayerFacts, Made, make_network, read_layers
 from ..engine.options import Options
@@ -148,14 +148,14 @@ class Maker:
         layers = read_layers(network)
         inputs = tuple(network.get_input(i).name for i in range(network.num_inputs))
         outputs = tuple(network.get_output(i).name for i in range(network.num_outputs))
-        asked = asked_of_network(network, self.kept) if self._user_asks else ()
+        asked = list_asked(network, self.kept) if self._user_asks else ()
         _mark(network, marks, debug)
         config = made.builder.create_builder_config()
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
         set_resources(self.api, config, self.options)
         set_chips(self.api, config, self.chips)
         weak = not self.road.strong
-        imitated = imitate(self.api, network, config, like) if weak and marks else 0
+        imitated = prefer_precisions(self.api, network, config, like) if weak and marks else 0
         if self.api.times_kernels:
             self.timing.attach(config)
         feeds = [as_wanted(network, feed) for feed in self.feeds]
@@ -197,7 +197,7 @@ class Maker:
     ) -> Any:
         if not needs_calibration(self.api, self.recipe, layers, made.network, strong=self.road.strong):
             return None
-        same_shapes(feeds)
+        require_same_shapes(feeds)
         assert self.device is not None  # who calibrates is not an edition that builds without a card
         calibrator = make_calibrator(self.api.trt, feeds, self.device, self.table)
         config.int8_calibrator = calibrator
@@ -230,7 +230,7 @@ class Maker:
         if self.options.save_engine:
             path = Path(self.options.save_engine)
             try:
-                with owned(path):
+                with guard_output(path):
                     path.write_bytes(plan)
             except OSError as error:
                 raise OutputError(f"the engine cannot be written: {error.strerror}", where=str(path)) from error

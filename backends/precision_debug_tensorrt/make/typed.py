@@ -12,25 +12,25 @@ from typing import Any, TypeVar
 import numpy as np
 
 from precision_debug.errors import BackendError
-from precision_debug.onnx.graph import subgraphs
+from precision_debug.onnx.graph import iterate_subgraphs
 from precision_debug.reasons import Reason
 
 from ..engine.casts import CAST
 from ..engine.constraints import Asked
 from ..engine.messages import Messages
 from ..engine.options import Options
-from ..engine.strongly_typed import typed_model
+from ..engine.strongly_typed import make_typed_model
 from ..engine.versions import Api
 from ..model import OnnxModel
 from ..modes import Recipe
 from ..reasons import say
 
-__all__ = ["typed_build", "typed_source"]
+__all__ = ["build_typed", "make_typed_source"]
 
 T = TypeVar("T")
 
 
-def typed_source(
+def make_typed_source(
     api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
     feeds: Sequence[Mapping[str, Any]], folder: Path, refused_by_builder: Sequence[str] = (),
 ) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:  # fmt: skip
@@ -41,23 +41,23 @@ def typed_source(
     build to report. Raises as ``typed_model``.
     """
     kept = list(refused_by_builder)
-    source = _own_sizes(source, feeds)
+    source = _drop_size_names(source, feeds)
     while True:
-        found, notes, asked = typed_model(source, recipe, options, feeds, folder, kept)
-        refused = _refused(api, logger, messages, found)
+        found, notes, asked = make_typed_model(source, recipe, options, feeds, folder, kept)
+        refused = _find_refused_type(api, logger, messages, found)
         if not refused or refused in kept:
             break
         kept.append(refused)
     if refused:  # in FP32 too: it is no matter of types
         kept.remove(refused)
-        found, notes, asked = typed_model(source, recipe, options, feeds, folder, kept)
+        found, notes, asked = make_typed_model(source, recipe, options, feeds, folder, kept)
     if kept:
         low = recipe.precisions[0] if recipe.precisions else "FP32"
         notes = [*notes, say("refused_in_type", kinds=kept, type=low)]
     return found, notes, asked
 
 
-def typed_build(
+def build_typed(
     typed: Callable[[Sequence[str]], tuple[OnnxModel, list[Reason], tuple[Asked, ...]]],
     build: Callable[[OnnxModel], T],
 ) -> tuple[T, OnnxModel, list[Reason], tuple[Asked, ...]]:
@@ -72,13 +72,13 @@ def typed_build(
         try:
             return build(source), source, notes, asked
         except BackendError as error:
-            kind = _named(error.what, source) or _body(source, kept)
+            kind = _find_named_type(error.what, source) or _find_body_type(source, kept)
             if not kind or kind in kept:
                 raise
             kept.append(kind)
 
 
-def _own_sizes(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxModel:
+def _drop_size_names(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxModel:
     """Return the model without names of sizes that are fed as different numbers.
 
     From 10 on TensorRT holds sizes of one name to be one number, and Paddle2ONNX calls each of them "?".
@@ -101,7 +101,7 @@ def _own_sizes(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxMod
     return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto))
 
 
-def _named(said: str, source: OnnxModel) -> str:
+def _find_named_type(said: str, source: OnnxModel) -> str:
     """Return the type of the operator that an error of the builder is about: it names layers as the model's nodes."""
     words = set(re.findall(r"[\w./:]+", said))
     found = [node for node in source.model.proto.graph.node if node.name and node.name in words]
@@ -109,14 +109,14 @@ def _named(said: str, source: OnnxModel) -> str:
     return str(low[0].op_type) if low else ""
 
 
-def _body(source: OnnxModel, kept: Sequence[str]) -> str:
+def _find_body_type(source: OnnxModel, kept: Sequence[str]) -> str:
     """Return the type of an operator with bodies that are not kept yet: what is wrong in one, the builder names by
     nothing."""
-    types = (str(node.op_type) for node in source.model.proto.graph.node if any(True for _ in subgraphs(node)))
+    types = (str(node.op_type) for node in source.model.proto.graph.node if any(True for _ in iterate_subgraphs(node)))
     return next((kind for kind in types if kind not in kept), "")
 
 
-def _refused(api: Api, logger: Any, messages: Messages, source: OnnxModel) -> str:
+def _find_refused_type(api: Api, logger: Any, messages: Messages, source: OnnxModel) -> str:
     """Return the type of the first operator that the parser does not take; "" where it takes all."""
     builder = api.trt.Builder(logger)
     network = builder.create_network(api.creation_flags(strong=True))

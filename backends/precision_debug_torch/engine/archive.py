@@ -20,7 +20,7 @@ from typing import Any
 
 from precision_debug.errors import ModelError
 
-__all__ = ["check_program", "check_script", "data_only"]
+__all__ = ["check_program", "check_script", "load_data_only"]
 
 _CODE = "it would run its own code when read"
 _HINT = "build the model with a factory FILE.py:FUNCTION where you trust it"
@@ -45,7 +45,7 @@ _ENVIRONMENT = threading.Lock()
 
 
 @contextlib.contextmanager
-def data_only() -> Iterator[None]:
+def load_data_only() -> Iterator[None]:
     """Inside it torch.load unpickles tensors and plain values alone, whatever its caller asks for.
 
     The switch is the process's, so that one such block waits for another.
@@ -66,7 +66,7 @@ def data_only() -> Iterator[None]:
 
 def check_program(path: str) -> None:
     """Refuse an exported program that would do more than compute. Raises ModelError; other damage is for the loader."""
-    for name, read in _records(path):
+    for name, read in _iterate_records(path):
         plain = name.partition("/")[2]
         if "aotinductor/" in name or plain.endswith((".so", ".cubin", ".dll")):
             raise ModelError(f"holds compiled code ({plain})", where=path, hint="save it with torch.export.save")
@@ -80,12 +80,12 @@ def check_program(path: str) -> None:
 
 def check_script(path: str) -> None:
     """Refuse TorchScript whose operators read or write files. Raises ModelError."""
-    for name, read in _records(path):
+    for name, read in _iterate_records(path):
         if name.endswith(".py") and (found := _FILES.search(read().decode("utf-8", "replace"))):
             raise ModelError(f"its code reads or writes files ({found[0]} in {name})", where=path, hint=_HINT)
 
 
-def _records(path: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _iterate_records(path: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Yield every file of the archive, as torch's reader sees it and as Python's does: a file may show each another
     one."""
     import torch

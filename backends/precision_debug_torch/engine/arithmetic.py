@@ -70,12 +70,12 @@ class Arithmetic:
             return self._plainly(func, args, kwargs)
         if self._recipe.promotes:
             if func._schema.name.startswith("aten::_amp_"):
-                return _scaled(func, args, kwargs)
+                return _run_scaler_operator(func, args, kwargs)
             args, kwargs = self._promoted(func, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self._random(func, args, kwargs)
         if self._recipe.autocast and func._schema.name in _WHOLE:
-            with _autocast_as_called():
+            with _restore_autocast():
                 return self._plainly(func, args, kwargs)
         return self._plainly(func, args, kwargs)
 
@@ -83,7 +83,7 @@ class Arithmetic:
         if not self._cuda:
             return func(*args, **kwargs)
         with GLOBALS:
-            if _tf32_now() == (self._recipe.tf32, self._recipe.tf32):
+            if _read_tf32() == (self._recipe.tf32, self._recipe.tf32):
                 return func(*args, **kwargs)
             with self._tf32():
                 return func(*args, **kwargs)
@@ -126,7 +126,7 @@ class Arithmetic:
             yield
             return
         wanted = self._recipe.tf32
-        before = _tf32_now()
+        before = _read_tf32()
         if before == (wanted, wanted):
             yield
             return
@@ -166,7 +166,7 @@ _FLOAT_FACTORIES = {
 
 
 @contextlib.contextmanager
-def _autocast_as_called() -> Iterator[None]:
+def _restore_autocast() -> Iterator[None]:
     """Autocast as it was where the model called the operator that is dispatched now: a dispatch mode turns it off."""
     with torch._C._RestorePythonTLSSnapshot():
         off = torch._C._dispatch_tls_local_exclude_set()
@@ -178,7 +178,7 @@ def _autocast_as_called() -> Iterator[None]:
         yield
 
 
-def _scaled(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _run_scaler_operator(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Return an operator of GradScaler, whose scale must be float32 (and is a power of two), of one that was
     promoted."""
     narrow = [value.float() if _is_float(value) else value for value in args]
@@ -189,7 +189,7 @@ def _scaled(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return args[0] if result is narrow[0] else result
 
 
-def _tf32_now() -> tuple[bool, bool]:
+def _read_tf32() -> tuple[bool, bool]:
     return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
 

@@ -11,7 +11,7 @@ import torch
 from precision_debug.protocols import Feeds
 
 from .. import modes
-from ..make import arguments_of, build, current, tensors_of
+from ..make import arguments_of, build, tensors_of, use_device
 from ..model import Model
 from ..settings import setting
 
@@ -29,7 +29,7 @@ def run_bare(model: Model, mode: str, options: Mapping[str, Any], feeds: Feeds) 
     args, kwargs = arguments_of(built.model, tensors_of(built, feeds))
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(current(built.device))
+        stack.enter_context(use_device(built.device))
         if recipe.autocast:
             stack.enter_context(torch.autocast(built.device.type, dtype=getattr(torch, recipe.autocast)))
         module(*args, **kwargs)

@@ -17,14 +17,27 @@ from precision_debug.reasons import NOTHING, Reason
 from ..reasons import say
 
 __all__ = [
-    "ByTensor", "WrittenConstants", "filled", "held", "held_type", "leaf_tensors", "like", "packed", "put_back",
-    "settings_in", "start_of", "targets", "tensors_in", "values_of", "visible_part",
+    "ByTensor",
+    "WrittenConstants",
+    "fill_tensor",
+    "find_held",
+    "held_type",
+    "leaf_tensors",
+    "list_targets",
+    "make_like",
+    "pack_parts",
+    "put_back",
+    "settings_in",
+    "start_of",
+    "tensors_in",
+    "values_of",
+    "visible_part",
 ]  # fmt: skip
 
 
 # Tensors whose parts have lengths of their own (torch's nested tensors, strided or jagged): the parts in a row.
 
-def packed(tensor: Any) -> Any:
+def pack_parts(tensor: Any) -> Any:
     """Return all elements and no padding: parts of shapes [n, *rest] as [sum of n, *rest], parts of other shapes flat.
     A copy of a strided one."""
     parts = [part.detach() for part in tensor.unbind()]
@@ -34,15 +47,15 @@ def packed(tensor: Any) -> Any:
     return torch.cat(parts if rows else [part.reshape(-1) for part in parts])
 
 
-def like(tensor: Any, values: Any) -> Any:
-    """A new one with the parts of ``tensor``, made of ``values`` as ``packed`` gives them."""
+def make_like(tensor: Any, values: Any) -> Any:
+    """A new one with the parts of ``tensor``, made of ``values`` as ``pack_parts`` gives them."""
     shapes = [part.shape for part in tensor.unbind()]
     parts = [part.reshape(shape) for part, shape in zip(_split(values, shapes), shapes, strict=True)]
     return torch.nested.nested_tensor(parts, dtype=values.dtype, device=values.device, layout=tensor.layout)
 
 
-def filled(tensor: Any, values: Any) -> None:
-    """Write ``values``, as ``packed`` gives them, into a tensor's own memory."""
+def fill_tensor(tensor: Any, values: Any) -> None:
+    """Write ``values``, as ``pack_parts`` gives them, into a tensor's own memory."""
     parts = tensor.unbind()
     for part, new in zip(parts, _split(values, [part.shape for part in parts]), strict=True):
         part.copy_(new.reshape(part.shape))
@@ -125,7 +138,7 @@ class WrittenConstants:
 
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
         """An operator is about to run that writes."""
-        for tensor in targets(func, args, kwargs):
+        for tensor in list_targets(func, args, kwargs):
             start = start_of(tensor)
             if start is None or start in self._there or start not in self._at:
                 continue
@@ -178,7 +191,7 @@ def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
     )  # fmt: skip
 
 
-def targets(func: Any, args: Any, kwargs: Any) -> list[Any]:
+def list_targets(func: Any, args: Any, kwargs: Any) -> list[Any]:
     """Return the tensors that an ATen operator writes into."""
     found: list[Any] = []
     for place, name in _written_arguments(func):
@@ -192,7 +205,7 @@ def targets(func: Any, args: Any, kwargs: Any) -> list[Any]:
 def values_of(func: Any, args: Any, kwargs: Any, result: Any, writes: bool) -> tuple[list[Any], bool]:
     """Return what an operator made, and whether that is several: what it wrote into, where it returns nothing."""
     if writes and (result is None or (isinstance(result, tuple) and not result)):
-        written = targets(func, args, kwargs)
+        written = list_targets(func, args, kwargs)
         return written or [result], len(written) > 1
     several = isinstance(result, (tuple, list))
     return (list(result) if several else [result]), several
@@ -236,11 +249,11 @@ def _is_scaled(tensor: Any) -> bool:
 
 def held_type(tensor: Any) -> torch.dtype:
     """Return the type of the numbers in a tensor's memory."""
-    kind: torch.dtype = held(tensor).dtype
+    kind: torch.dtype = find_held(tensor).dtype
     return kind
 
 
-def held(tensor: Any) -> Any:
+def find_held(tensor: Any) -> Any:
     """Return the tensor in whose memory a tensor's numbers are: its own, but for a library's own kind."""
     return tensor._data if _is_scaled(tensor) else tensor
 
@@ -253,7 +266,7 @@ def visible_part(tensor: Any) -> tuple[Any, str, Reason]:
             return tensor._data.to(tensor._orig_dtype) / tensor._scale, "dequantised", NOTHING
         value = tensor.detach()
         if value.is_nested:
-            return packed(value), "packed", NOTHING
+            return pack_parts(value), "packed", NOTHING
         if value.is_quantized:
             return value.dequantize(), "dequantised", NOTHING
         if value.layout is not torch.strided:

@@ -25,21 +25,30 @@ from precision_debug.protocols import Comparer, Feeds, Hook
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, TensorMeta
 
-from ..make import Built, arguments_of, tensors_of, twin
+from ..make import Built, arguments_of, make_twin, tensors_of
 from ..modes import Recipe
 from ..reasons import say
-from ..session import device_versions, translated, unseen_write, wrap
+from ..session import device_versions, make_unseen_write_error, translate_error, wrap
 from .arithmetic import Arithmetic
 from .call_values import WrittenConstants, put_back
-from .compiling import as_compiling, called, compiled, eagerly, first_line, leave_out, quiet, unfused_attention
+from .compiling import (
+    as_compiling,
+    call_compiled,
+    compile_module,
+    first_line,
+    leave_out,
+    run_eagerly,
+    silence_warnings,
+    unfuse_attention,
+)
 from .dispatch import Trace, Watch
 from .eager_numerics import is_inside
 from .function_calls import Families
-from .kernels import heard, kernels_of
+from .kernels import kernels_of, record_sources
 from .layers import layer_of
-from .nested_tensors import leaves
+from .nested_tensors import iterate_leaves
 
-__all__ = ["CompiledSession", "touched"]
+__all__ = ["CompiledSession", "was_touched"]
 
 
 # Whether a run has left a trace in a module: state that a next run would start from.
@@ -47,7 +56,7 @@ __all__ = ["CompiledSession", "touched"]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-def touched(module: Any, original: Any) -> bool:
+def was_touched(module: Any, original: Any) -> bool:
     """Return whether buffers, numbers, or tensors and numbers in lists, dicts and sets differ between a module and what
     it was copied from. Other objects are taken to be unchanged. """
     pairs = zip(module.modules(), original.modules(), strict=False)
@@ -129,7 +138,7 @@ class CompiledSession:
         device_tensors: bool = False, comparer: Comparer | None = None, on_close: Callable[[], None] | None = None,
         backend: str = "inductor", options: Mapping[str, Any] | None = None, uncompiled: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self._compile = functools.partial(compiled, backend=backend, options=options or {})
+        self._compile = functools.partial(compile_module, backend=backend, options=options or {})
         self._built: Built | None = built
         self._recipe = recipe
         self._level = level
@@ -183,11 +192,11 @@ class CompiledSession:
         if self._own is None:
             self._trace("op", tensors)
             tensors = tensors_of(built, feeds)
-        with heard() as sources:
+        with record_sources() as sources:
             result = self._call(self._plain(), *arguments_of(built.model, tensors), module=self._twin)
         self._sources = sources or self._sources
         self._forget_if_touched(built)
-        outputs = dict(leaves(result, "output"))
+        outputs = dict(iterate_leaves(result, "output"))
         if hook is not None:
             self._last = plan = self._plan(tensors_of(built, feeds))
             wanted = [meta for meta in plan.metas if not meta.unseen and (names is None or meta.name in names)]
@@ -252,14 +261,14 @@ class CompiledSession:
     def _plain(self) -> Any:
         assert self._built is not None
         if "plain" not in self._marked:
-            self._twin = twin(self._built.module, frozenset())
+            self._twin = make_twin(self._built.module, frozenset())
             leave_out(self._twin, self._uncompiled, "--option uncompiled")
             self._marked["plain"] = self._compile(self._twin)
         return self._marked["plain"]
 
     def _forget_if_touched(self, built: Built) -> None:
         """Where the run left state behind, the next one compiles a fresh twin: each run starts from the model's own."""
-        if self._twin is not built.module and touched(self._twin, built.module):
+        if self._twin is not built.module and was_touched(self._twin, built.module):
             del self._marked["plain"]
             self._twin = None
             self._twins += 1
@@ -270,7 +279,7 @@ class CompiledSession:
         """Return the operators of an eager run, which the compiled graph is made of."""
         shapes = _shapes(inputs)
         by_op = self._trace("op", inputs) if shapes in self._asking or shapes not in self._plans else None
-        key = (shapes, _way(by_op)) if by_op is not None and shapes in self._asking else shapes
+        key = (shapes, _record_way(by_op)) if by_op is not None and shapes in self._asking else shapes
         if key in self._plans:
             return self._plans[key]
         assert by_op is not None
@@ -286,10 +295,10 @@ class CompiledSession:
         if asks:
             if not self._asking:
                 self._notes.append(say("one_graph"))
-            key, self._asking[shapes] = (shapes, _way(by_op)), self._asking.get(shapes, 0) + 1
+            key, self._asking[shapes] = (shapes, _record_way(by_op)), self._asking.get(shapes, 0) + 1
             if self._asking[shapes] > _PATHS:
                 graph, problem = None, say("many_ways", count=_PATHS)
-        over = _written_over(graph) if graph is not None else frozenset()
+        over = _find_overwritten(graph) if graph is not None else frozenset()
         lost = {name for name, (call, _) in values.items() if call in over}
         values = {name: place for name, place in values.items() if graph is not None and name not in lost}
         why = problem or say("no_operator")
@@ -308,7 +317,7 @@ class CompiledSession:
 
     def _trace(self, level: str, inputs: Mapping[str, Any]) -> Trace:
         assert self._built is not None
-        module = twin(self._built.module, frozenset())
+        module = make_twin(self._built.module, frozenset())
         own = {name: tensor.clone() for name, tensor in inputs.items()}
         args, kwargs = arguments_of(self._built.model, own)
         constants = [*module.named_parameters(), *module.named_buffers()]
@@ -318,11 +327,11 @@ class CompiledSession:
         try:
             families = Families(trace) if level == "op" else contextlib.nullcontext()
             watch = Watch(self._arithmetic, trace, constants=shared)
-            with put_back(module, module, ()), torch.no_grad(), families, unfused_attention(), watch:
+            with put_back(module, module, ()), torch.no_grad(), families, unfuse_attention(), watch:
                 result = module(*args, **kwargs)
             trace.outputs(result)
         except Exception as error:
-            raise translated(error, self._built.model, trace, own) from error
+            raise translate_error(error, self._built.model, trace, own) from error
         finally:
             undo()
             shared.restore()
@@ -343,7 +352,7 @@ class CompiledSession:
             plain = [_SAME.get(call, call) for call in calls]
             traced = _targets(graph)
             if traced != plain:
-                one, other = _other(plain, traced)
+                one, other = _find_first_other(plain, traced)
                 why = say("other_operators", traced=len(traced), plain=len(plain), one=one, other=other)
                 return None, why, asks
             return graph, NOTHING, asks
@@ -355,16 +364,16 @@ class CompiledSession:
 
         assert self._built is not None
         model, order = self._built.model, list(inputs)
-        module = twin(self._built.module, frozenset())  # which a trace that failed has left anyhow
+        module = make_twin(self._built.module, frozenset())  # which a trace that failed has left anyhow
 
         def flat(*tensors: Any) -> Any:
             args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
-            return [value for _, value in leaves(module(*args, **kwargs), "output")]
+            return [value for _, value in iterate_leaves(module(*args, **kwargs), "output")]
 
         self._arithmetic.reset()
         how = {"_error_on_data_dependent_ops": False} if asks else {}
         aside = put_back(module, self._built.module, self._own or ())
-        with aside, torch.no_grad(), quiet(), unfused_attention(), self._arithmetic.globally():
+        with aside, torch.no_grad(), silence_warnings(), unfuse_attention(), self._arithmetic.globally():
             return make_fx(flat, **how)(*(tensor.clone() for tensor in inputs.values()))
 
     def _as_compiled(self, plan: _Plan, inputs: Mapping[str, Any]) -> _Plan | None:
@@ -381,9 +390,9 @@ class CompiledSession:
         plain, traced = (_targets(one) for one in (plan.graph, graph))
         if traced == plain:
             return None
-        one, other = _other(plain, traced)
+        one, other = _find_first_other(plain, traced)
         why = say("other_when_compiled", traced=len(traced), plain=len(plain), one=one, other=other)
-        ends, over = _ends(plain, traced), _written_over(graph)
+        ends, over = _ends(plain, traced), _find_overwritten(graph)
         values = {
             name: (ends[call], place) for name, (call, place) in plan.values.items()
             if call in ends and ends[call] not in over
@@ -408,7 +417,7 @@ class CompiledSession:
             if node.target is torch.ops.aten.view.default:
                 node.target = torch.ops.aten.reshape.default
         for call in plan.eager:
-            nodes[call].target = eagerly(nodes[call].target)
+            nodes[call].target = run_eagerly(nodes[call].target)
         copies = [_copy_of(graph.graph, nodes[plan.values[name][0]], plan.values[name][1]) for name in names]
         final = next(node for node in graph.graph.nodes if node.op == "output")
         final.args = ((final.args[0], copies),)
@@ -424,25 +433,25 @@ class CompiledSession:
 
         def run() -> Any:
             aside = put_back(original if module is None else module, original, own)
-            with aside, torch.no_grad(), quiet(), self._arithmetic.globally():
+            with aside, torch.no_grad(), silence_warnings(), self._arithmetic.globally():
                 return function(*args, **kwargs)
 
         try:
-            result = called(run)
+            result = call_compiled(run)
         except Exception as error:
-            raise translated(error, self._built.model, None) from error
+            raise translate_error(error, self._built.model, None) from error
         if unseen := shared.unseen():
-            raise unseen_write(self._built.model, unseen)
+            raise make_unseen_write_error(self._built.model, unseen)
         return result
 
 
-def _way(trace: Trace) -> Any:
+def _record_way(trace: Trace) -> Any:
     """Return what an eager run did: operators, shapes, and the numbers that they were given. Where two of these are the
     same nothing else of their inputs went into the graph."""
     return tuple((meta.op_type, meta.shape, meta.call.settings if meta.call else "") for meta in trace.metas)
 
 
-def _other(plain: Sequence[Any], traced: Sequence[Any]) -> tuple[str, str]:
+def _find_first_other(plain: Sequence[Any], traced: Sequence[Any]) -> tuple[str, str]:
     """Return the first operator that is another in two runs: of the compiled one, and of the eager one."""
     pairs = itertools.zip_longest(plain, traced, fillvalue="-")
     ours, theirs = next((one, other) for one, other in pairs if one != other)
@@ -469,7 +478,7 @@ def _targets(graph: Any) -> list[Any]:
     return [_SAME.get(node.target, node.target) for node in _operators(graph)]
 
 
-def _written_over(graph: Any) -> frozenset[int]:
+def _find_overwritten(graph: Any) -> frozenset[int]:
     """Calls whose result a later one adds or puts numbers into, by index: inductor does so where it lies, and a copy of
     it that was made before has them too (torch 2.13, of two index_add_ in a row)."""
     place = {node: number for number, node in enumerate(_operators(graph))}

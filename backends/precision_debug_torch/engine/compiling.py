@@ -11,14 +11,23 @@ import torch
 
 from precision_debug.errors import UsageError
 
-__all__ = ["as_compiling", "called", "compiled", "eagerly", "first_line", "leave_out", "quiet", "unfused_attention"]
+__all__ = [
+    "as_compiling",
+    "call_compiled",
+    "compile_module",
+    "first_line",
+    "leave_out",
+    "run_eagerly",
+    "silence_warnings",
+    "unfuse_attention",
+]
 
 _OPTIONS: Mapping[str, Any] = {"fallback_random": True}
 
 
-def compiled(module: Any, *, backend: str, options: Mapping[str, Any]) -> Any:
+def compile_module(module: Any, *, backend: str, options: Mapping[str, Any]) -> Any:
     """``torch.compile(module)`` for inputs of fixed shapes. Raises UsageError for options that it does not take."""
-    with quiet():
+    with silence_warnings():
         if backend != "inductor":
             return torch.compile(module, dynamic=False, backend=backend)
         try:
@@ -49,7 +58,7 @@ def leave_out(module: Any, names: Iterable[str], where: str) -> None:
             })  # fmt: skip
 
 
-def eagerly(operator: Any) -> Any:
+def run_eagerly(operator: Any) -> Any:
     """Return an operator as a function that breaks a compiled graph, so that torch runs it as it does without."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +67,7 @@ def eagerly(operator: Any) -> Any:
     return torch.compiler.disable(run)
 
 
-def called(run: Callable[[], Any]) -> Any:
+def call_compiled(run: Callable[[], Any]) -> Any:
     """Return what ``run`` gives, compiled. torch compiles one function in so many ways alone (``recompile_limit``, 8:
     other options are another way), and then runs it uncompiled without an error: its caches are emptied then. A model
     that needs more ways by itself runs as torch runs it."""
@@ -92,7 +101,7 @@ def as_compiling() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unfused_attention() -> Iterator[None]:
+def unfuse_attention() -> Iterator[None]:
     """Without the one operator that eager runs of nn.MultiheadAttention and nn.TransformerEncoderLayer take where no
     gradient is asked for: neither tracing nor torch.compile takes it. The switch is the process's."""
     before = torch.backends.mha.get_fastpath_enabled()
@@ -104,7 +113,7 @@ def unfused_attention() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_warnings() -> Iterator[None]:
     """Keep warnings to ourselves."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
-from precision_debug.numbers.arrays import as_array, span_of
+from precision_debug.numbers.arrays import as_array, measure_span
 from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
 from precision_debug.records import InputMeta
 
@@ -120,7 +120,7 @@ def _weights(held: Mapping[str, Any]) -> Iterator[DescribedWeight]:
     for name, value in held.items():
         if not hasattr(value, "detach"):
             continue
-        low, high, lost = span_of(as_array(value, name=name)) if value.numel() else (None, None, 0)
+        low, high, lost = measure_span(as_array(value, name=name)) if value.numel() else (None, None, 0)
         yield DescribedWeight(
             name=name, dtype=str(value.dtype).removeprefix("torch."), shape=tuple(value.shape), low=low, high=high,
             non_finite=lost,

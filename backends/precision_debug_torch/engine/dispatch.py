@@ -31,7 +31,7 @@ from .arithmetic import Arithmetic
 from .call_values import (
     ByTensor,
     WrittenConstants,
-    held,
+    find_held,
     held_type,
     leaf_tensors,
     settings_in,
@@ -40,7 +40,7 @@ from .call_values import (
     visible_part,
 )
 from .loans import Loans
-from .nested_tensors import leaves
+from .nested_tensors import iterate_leaves
 from .process_switches import Switches
 from .training.phases import Phases
 from .unwritten import Unwritten
@@ -78,15 +78,17 @@ _OWN = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
 @functools.cache
-def _skipped() -> tuple[str, ...]:
+def _list_skipped() -> tuple[str, ...]:
     import torch
 
     return (str(Path(torch.__file__).resolve().parent) + os.sep, _OWN)
 
 
 @functools.lru_cache(maxsize=65536)
-def _foreign(file: str) -> bool:
-    return file.startswith("<") or file.startswith(_skipped()) or os.path.realpath(file).startswith(_skipped())
+def _is_foreign(file: str) -> bool:
+    return (
+        file.startswith("<") or file.startswith(_list_skipped()) or os.path.realpath(file).startswith(_list_skipped())
+    )
 
 
 def source_line() -> str:
@@ -98,7 +100,7 @@ def source_line() -> str:
         code = frame.f_code
         if code.co_filename.startswith(_OWN) and code.co_name in _RUNS:
             return ""
-        if not _foreign(code.co_filename):
+        if not _is_foreign(code.co_filename):
             return _text(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return ""
@@ -209,7 +211,7 @@ class Trace:
     def outputs(self, result: Any) -> dict[str, Any]:
         """Return the run ended: show what it returned; the tensors by name."""
         found: dict[str, Any] = {}
-        for name, tensor in leaves(result, "output"):
+        for name, tensor in iterate_leaves(result, "output"):
             own = self.namer.plain(name)
             found[own] = tensor
             self._tell(own, "Output", tensor, node=name, inputs=self._sources(tensor), is_output=True)
@@ -349,7 +351,7 @@ class Trace:
             self._is_result(result, "()", ())
 
     def _is_result(self, result: Any, call: str, inputs: tuple[str, ...]) -> None:
-        for full, tensor in leaves(result, call):
+        for full, tensor in iterate_leaves(result, call):
             rows = self._names.get(tensor, ())
             if len(rows) == 1:
                 self._calls_of.setdefault(rows[0], {}).setdefault(full, inputs)
@@ -385,11 +387,11 @@ class Trace:
         if self.level != "module":
             if name.partition("@")[0] in self._quantised:
                 read = self._sources((args, kwargs))
-                for full, tensor in leaves(result, name):
+                for full, tensor in iterate_leaves(result, name):
                     own = self.namer.plain(self._results.get(full, f"{full}/{self._type}"))
                     self._tell(own, f"{self._type}.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
             elif not self._listed:
-                for full, tensor in leaves(result, name):
+                for full, tensor in iterate_leaves(result, name):
                     sources = self._names.get(tensor, ())
                     if len(sources) == 1:
                         self.module_results[full] = sources[0]
@@ -397,7 +399,7 @@ class Trace:
                 self._is_result(result, name, entered)
             return
         read = self._sources((args, kwargs))
-        found = list(leaves(result, name))
+        found = list(iterate_leaves(result, name))
         for full, tensor in found:
             inner = self._sources(tensor)  # of a module that returns what a module inside it returned
             passed = inner if len(inner) == 1 and inner[0] in self._module_results else ()
@@ -471,7 +473,7 @@ class Trace:
         found: dict[str, None] = {}
         for tensor in tensors:
             if tensor not in self._constants:
-                found.update(dict.fromkeys(self._names.get(tensor) or self._names.get(held(tensor), ())))
+                found.update(dict.fromkeys(self._names.get(tensor) or self._names.get(find_held(tensor), ())))
         return tuple(found)
 
     def _tell(

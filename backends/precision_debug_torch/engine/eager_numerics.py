@@ -11,10 +11,10 @@ from precision_debug.records import SessionSpec, TensorMeta
 
 from ..settings import setting
 from .inductor_options import options_of
-from .keep_float32 import outermost
+from .keep_float32 import keep_outermost
 from .layers import layer_of
 
-__all__ = ["agreements", "is_inside"]
+__all__ = ["is_inside", "list_agreements"]
 
 _ALONE = 3
 """Modules that are left out one by one."""
@@ -51,7 +51,7 @@ depends on the user and the environment; on a CPU that is the first alone, unles
 _NARROW = {"float16", "bfloat16"}
 
 
-def agreements(
+def list_agreements(
     spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
 ) -> tuple[Agreement, ...]:
     """Return each of inductor's options that is not as eager computes, all of them, the modules of the culprits.
@@ -74,7 +74,7 @@ def _options(spec: SessionSpec, tensors: Sequence[TensorMeta]) -> Iterator[Agree
     fitting = [
         one for one in _OPTIONS
         if one.name in known and one.device in ("", device) and (narrow or not one.narrow)
-        and now.get(one.name, _of_the_process(one.name)) != one.value
+        and now.get(one.name, _read_process_option(one.name)) != one.value
     ]  # fmt: skip
     for one in fitting:
         evidence = {"type": " and ".join(narrow)} if one.cause else {}
@@ -92,7 +92,7 @@ def _with(before: Mapping[str, str], more: Mapping[str, Any], cause: str, eviden
     )  # fmt: skip
 
 
-def _of_the_process(name: str) -> Any:
+def _read_process_option(name: str) -> Any:
     """Return what inductor's configuration says here, environment variables included."""
     from torch._inductor import config
 
@@ -114,8 +114,8 @@ def _modules(
         for blamed in (culprits[:1], culprits)
     )
     alone = [(one,) for one in first[:_ALONE]]
-    for some in dict.fromkeys((*alone, tuple(outermost(first)), tuple(outermost(theirs)))):
-        names = tuple(outermost((*left, *some)))
+    for some in dict.fromkeys((*alone, tuple(keep_outermost(first)), tuple(keep_outermost(theirs)))):
+        names = tuple(keep_outermost((*left, *some)))
         share = sum(is_inside(layer, names) for layer in of.values()) / max(1, len(of))
         if some and names != left and share <= _MOST_LEFT_OUT:
             yield Agreement(

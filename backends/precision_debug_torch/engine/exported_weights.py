@@ -10,12 +10,12 @@ import numpy as np
 
 from precision_debug.errors import ModelError
 from precision_debug.numbers.arrays import as_array
-from precision_debug.pairing.weights import Weight, compare_weights, summary
+from precision_debug.pairing.weights import Weight, compare_weights, summarise_weights
 
 from ..model import Model
 from .layers import layers_of, layers_of_names
 
-__all__ = ["Weight", "check_arrays", "check_weights", "summary", "weights_of"]
+__all__ = ["Weight", "check_arrays", "check_weights", "summarise_weights", "weights_of"]
 
 Array = np.ndarray[Any, Any]
 

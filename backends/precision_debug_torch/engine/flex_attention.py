@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-__all__ = ["uncompiled"]
+__all__ = ["run_uncompiled"]
 
 
 _SWITCH = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
@@ -17,7 +17,7 @@ _before = [False]
 
 
 @contextlib.contextmanager
-def uncompiled() -> Iterator[None]:
+def run_uncompiled() -> Iterator[None]:
     """While a run is watched, in any thread: torch's own switch for debugging, and back afterwards."""
     global _users  # noqa: PLW0603
     module = sys.modules.get("torch.nn.attention.flex_attention")

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from .dispatch import Trace
 from .loans import HANDS_OUT, Loans
 
-__all__ = ["FAMILIES", "Families", "unseen_by_families"]
+__all__ = ["FAMILIES", "Families", "hide_from_families"]
 
 FAMILIES = frozenset({"gru", "lstm", "rms_norm", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention"})
 
@@ -44,14 +44,14 @@ class Families(TorchFunctionMode):
         begun = self._trace.begin(name)
         result = None
         try:
-            run = self._family if name in FAMILIES else _plainly
+            run = self._family if name in FAMILIES else _call_plainly
             result = run(func, args, kwargs or {}, name)
         finally:
             self._trace.end(begun, result)
         return result
 
     def _family(self, func: Any, args: Any, kwargs: Any, name: str) -> Any:
-        self._trace.enter_family(name, held=name in _RECURRENT and _by_cudnn(args))
+        self._trace.enter_family(name, held=name in _RECURRENT and _may_use_cudnn(args))
         try:
             result = func(*args, **kwargs)
         except BaseException:
@@ -61,11 +61,11 @@ class Families(TorchFunctionMode):
         return result
 
 
-def _plainly(func: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
+def _call_plainly(func: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
     return func(*args, **kwargs)
 
 
-def _by_cudnn(args: Any) -> bool:
+def _may_use_cudnn(args: Any) -> bool:
     """Return whether torch may give a recurrent call to cuDNN, in any type: ``cudnn.is_acceptable`` says no to
     bfloat16, which newer versions give it all the same. It holds a lock of the device meanwhile, that the other run's
     call waits for: no hook may wait inside."""
@@ -74,7 +74,7 @@ def _by_cudnn(args: Any) -> bool:
 
 
 @contextlib.contextmanager
-def unseen_by_families(module: Any) -> Iterator[None]:
+def hide_from_families(module: Any) -> Iterator[None]:
     """While one of torch's own transformer layers runs: without the mode. A model's own modes and its weights' own
     functions stay, since torch asks for those, too."""
     stack = _active_modes() if isinstance(module, _ASK) else []

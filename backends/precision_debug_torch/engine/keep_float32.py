@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-__all__ = ["BETWEEN", "between_tensors", "is_line", "keep_in_float32", "outermost"]
+__all__ = ["BETWEEN", "is_line", "keep_in_float32", "keep_outermost", "list_between_tensors"]
 
 BETWEEN = "(between)"
 """Stands, among the names of modules, for what is computed between modules."""
@@ -39,7 +39,7 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
 
     With BETWEEN among the names, what lies between modules is float32: one that is not kept, and has parameters of its
     own, makes what it reads narrow and what it gives wide again. The model's inputs are then left as they are, and so
-    are ``between_tensors``, which whoever narrows the module leaves out.
+    are ``list_between_tensors``, which whoever narrows the module leaves out.
 
     Under autocast a name may also be that of a line of source: what it calls of torch itself, in whatever module.
     """
@@ -59,10 +59,10 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
         inside = any(one in ("", name) or name.startswith(f"{one}.") for one in kept)
         if not inside and _has_own(part) and not _computes_between(name, part):
             part.register_forward_pre_hook(_reader(low), with_kwargs=True)
-            part.register_forward_hook(_widened)
+            part.register_forward_hook(_widen)
 
 
-def between_tensors(module: Any) -> dict[str, Any]:
+def list_between_tensors(module: Any) -> dict[str, Any]:
     """Return parameters and buffers, by name, that are read where modules without weights compute: a mask, a table of
     positions, a cache, what the model's own forward multiplies with."""
     return {
@@ -89,13 +89,13 @@ def _reader(low: Any) -> Any:
     return lambda _, args, kwargs: (tree_map(narrow, args), tree_map(narrow, kwargs))
 
 
-def outermost(names: Iterable[str]) -> list[str]:
+def keep_outermost(names: Iterable[str]) -> list[str]:
     """Without those inside of another one."""
     ordered = sorted(set(names))
     return [name for name in ordered if not any(name != o and (o == "" or name.startswith(f"{o}.")) for o in ordered)]
 
 
-def _widened(_part: Any, _args: Any, output: Any) -> Any:
+def _widen(_part: Any, _args: Any, output: Any) -> Any:
     return tree_map(_single, output)
 
 
@@ -145,7 +145,7 @@ def _leave(part: Any, _args: Any, output: Any) -> Any:
     part._kept_inside.pop().__exit__(None, None, None)
     if part._kept_low is None:
         return output
-    return tree_map(lambda value: _narrowed(value, part._kept_low), output)
+    return tree_map(lambda value: _narrow(value, part._kept_low), output)
 
 
 def _single(value: Any) -> Any:
@@ -155,7 +155,7 @@ def _single(value: Any) -> Any:
     return exact if exact is not None and version == value._version else value.float()
 
 
-def _narrowed(value: Any, low: Any) -> Any:
+def _narrow(value: Any, low: Any) -> Any:
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
         return value
     narrow: Any = value.to(low)

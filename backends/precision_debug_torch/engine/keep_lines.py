@@ -78,10 +78,10 @@ def autocast_lines(names: Sequence[str], sources: Sequence[str] = ()) -> str:
     model's own program ("model.py:57 forward: y = torch.cumsum(x, -1)") that are to be edited so."""
     kept = [name for name in names if name != BETWEEN]
     modules = _CAST.format(names=kept) + _AUTOCAST if kept else ""
-    return "\n".join(filter(None, (modules, *map(_edited, sources))))
+    return "\n".join(filter(None, (modules, *map(_edit_line, sources))))
 
 
-def _edited(source: str) -> str:
+def _edit_line(source: str) -> str:
     """Return what to make of a line; a statement that goes on behind it is to be moved with it."""
     place, _, rest = source.partition(" ")
     _, _, code = rest.partition(": ")

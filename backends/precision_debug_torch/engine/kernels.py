@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from precision_debug.inspector import EngineLayer, EngineTensor
 from precision_debug.numbers.number_types import NUMBER_TYPES
 
-__all__ = ["heard", "kernels_of"]
+__all__ = ["kernels_of", "record_sources"]
 
 _LISTENING = threading.Lock()
 _CALL = re.compile(r"^\s*(?:(extern_kernels)\.(\w+)|((?:triton|cpp)\w*?_(?:fused|tem)_?\w*?)(?:\.run)?)\(")
@@ -25,7 +25,7 @@ _KINDS = {"extern_kernels": "library", "triton": "Triton", "cpp": "C++"}
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[list[str]]:
+def record_sources() -> Iterator[list[str]]:
     """Python sources of the graphs that are compiled inside, in order; empty where this torch tells nobody."""
     found: list[str] = []
     try:
@@ -82,13 +82,13 @@ def kernels_of(sources: list[str]) -> tuple[EngineLayer, ...]:
                     name=name if seen[name] == 1 else f"{name}#{seen[name]}",
                     layer_type=_KINDS[call[1] or name.partition("_")[0]],
                     outputs=tuple(buffers[one] for one in written),
-                    onnx_nodes=operators if operators or call[1] else _named(name),
+                    onnx_nodes=operators if operators or call[1] else _name_operators(name),
                 )
             )
             operators = ()
     return tuple(layers)
 
 
-def _named(kernel: str) -> tuple[str, ...]:
+def _name_operators(kernel: str) -> tuple[str, ...]:
     """Return what a C++ kernel's name says of its operators; they stand nowhere else."""
     return (kernel.partition("_fused_")[2].rpartition("_")[0],)

@@ -8,13 +8,13 @@ from typing import Any
 
 from precision_debug.feeds.training_step import StepOutputs
 
-__all__ = ["leaves", "replaced"]
+__all__ = ["iterate_leaves", "replace_tensors"]
 
 _DEEP = 4
 """Objects inside objects that are looked into: a cache holds layers, which hold tensors."""
 
 
-def leaves(value: Any, name: str, *, deep: int = _DEEP) -> Iterator[tuple[str, Any]]:
+def iterate_leaves(value: Any, name: str, *, deep: int = _DEEP) -> Iterator[tuple[str, Any]]:
     """(name, tensor) of every tensor in a nested value, in order: ``name``, ``name[0]``, ``name.key``.
 
     Walks what torch's pytree knows (containers, transformers' outputs) and the attributes of other plain objects
@@ -28,15 +28,15 @@ def leaves(value: Any, name: str, *, deep: int = _DEEP) -> Iterator[tuple[str, A
     if isinstance(value, StepOutputs):
         yield from value.items()
         return
-    for full, leaf in _flat(value, name)[0]:
+    for full, leaf in _flatten(value, name)[0]:
         if isinstance(leaf, torch.Tensor):
             yield full, leaf
         elif deep:
             for key, item in _attributes(leaf).items():
-                yield from leaves(item, f"{full}.{key}", deep=deep - 1)
+                yield from iterate_leaves(item, f"{full}.{key}", deep=deep - 1)
 
 
-def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: int = _DEEP) -> Any:
+def replace_tensors(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: int = _DEEP) -> Any:
     """Return the same structure with each tensor exchanged for ``change(its name, it)``; objects are copied, never
     written."""
     import torch
@@ -44,7 +44,7 @@ def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: 
 
     if isinstance(value, torch.Tensor):
         return change(name, value)
-    found, structure = _flat(value, name)
+    found, structure = _flatten(value, name)
     new = []
     for full, leaf in found:
         members = _attributes(leaf) if deep else {}
@@ -53,14 +53,14 @@ def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: 
         elif members:
             fresh = copy.copy(leaf)
             for key, item in members.items():
-                object.__setattr__(fresh, key, replaced(item, f"{full}.{key}", change, deep=deep - 1))
+                object.__setattr__(fresh, key, replace_tensors(item, f"{full}.{key}", change, deep=deep - 1))
             new.append(fresh)
         else:
             new.append(leaf)
     return pytree.tree_unflatten(new, structure)
 
 
-def _flat(value: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
+def _flatten(value: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
     """Return what pytree knows of a value: (name, leaf) of each leaf, and the structure."""
     from torch.utils import _pytree as pytree
 

@@ -19,7 +19,7 @@ from precision_debug.protocols import Matches
 from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 
-from ..naming import QUANTISED, canonical
+from ..naming import QUANTISED, canonical_name
 from ..reasons import say as own
 
 __all__ = ["pair"]
@@ -49,11 +49,11 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
     base.look_through(other.sites, layers)
     other.look_through(base.sites, layers)
     found = _Pairing(base, other).matches()
-    ways = () if layers else _other_ways(baseline, target, alone)
-    return replace(found, notes=(*ways, *_padding(baseline, target)))
+    ways = () if layers else _note_other_ways(baseline, target, alone)
+    return replace(found, notes=(*ways, *_note_padding(baseline, target)))
 
 
-def _padding(*sides: Sequence[TensorMeta]) -> tuple[Reason, ...]:
+def _note_padding(*sides: Sequence[TensorMeta]) -> tuple[Reason, ...]:
     """Where one run alone packs what is not padding: the other's numbers at the padding are nobody's error."""
     packs = [any(meta.op_type == "aten._nested_tensor_from_mask" for meta in metas) for metas in sides]
     if packs[0] == packs[1]:
@@ -61,7 +61,7 @@ def _padding(*sides: Sequence[TensorMeta]) -> tuple[Reason, ...]:
     return (own("padding_left_out", side=say("baseline") if packs[0] else say("target")),)
 
 
-def _other_ways(
+def _note_other_ways(
     baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], alone: Container[str]
 ) -> tuple[Reason, ...]:
     """Return lines of the model's Python that only one of the runs computed anything in."""
@@ -84,7 +84,7 @@ def _other_ways(
 @functools.lru_cache(maxsize=4096)
 def _operator(op_type: str) -> str:
     """Return an ATen operator's family: kernels of one operator, and all matrix products, are one."""
-    name = canonical(op_type.partition(".")[2] or op_type)
+    name = canonical_name(op_type.partition(".")[2] or op_type)
     return "product" if name in _PRODUCTS else name
 
 
@@ -223,7 +223,7 @@ def _keeps_order(meta: TensorMeta) -> bool:
     return _operator(meta.op_type) in _SAME_ORDER and len(meta.inputs) < 2
 
 
-def _reshaped(base: _Unit, target: _Unit) -> bool:
+def _is_reshaped(base: _Unit, target: _Unit) -> bool:
     """Return whether shapes differ because other ones were asked for. Those of nonzero and its like differ as values
     do."""
     for one, other in zip(base.rows, target.rows, strict=False):
@@ -300,7 +300,7 @@ class _Pairing:
         if other is None:
             return
         other.taken = unit.taken = True
-        if unit.operators == other.operators and not _reshaped(other, unit):
+        if unit.operators == other.operators and not _is_reshaped(other, unit):
             for base, target in zip(other.rows, unit.rows, strict=True):
                 if self._judged((base.inputs, base.call), (target.inputs, target.call)) is not _DIFFER:
                     self._join(base, target)
@@ -320,7 +320,7 @@ class _Pairing:
         agree: list[_Unit] = []
         unknown: list[_Unit] = []
         for other in self._candidates(unit, stems):
-            if _reshaped(other, unit) and len(unit.rows) == 1 and _keeps_order(unit.rows[0]):
+            if _is_reshaped(other, unit) and len(unit.rows) == 1 and _keeps_order(unit.rows[0]):
                 continue
             verdict = self._agree(self._base.stems_of(other), stems)
             if verdict is _AGREE:

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["GLOBALS", "LISTING", "Switches", "seeded"]
+__all__ = ["GLOBALS", "LISTING", "Switches", "seed_all"]
 
 
 LISTING = threading.Lock()
 """Held by a run that lists a model's tensors, so that what it notices is its own model's doing."""
 
 
-def _known() -> dict[str, Callable[[], Any]]:
+def _list_known() -> dict[str, Callable[[], Any]]:
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     wanted: dict[str, tuple[Any, str]] = {
         "sdpa_kernel (flash)": (cuda, "flash_sdp_enabled"),
@@ -43,7 +43,7 @@ class Switches:
     """What they are when a run begins; ``turned`` names the first that was found otherwise since."""
 
     def __init__(self) -> None:
-        self._getters = _known()
+        self._getters = _list_known()
         self._before = [get() for get in self._getters.values()]
         self.turned = ""
 
@@ -63,7 +63,7 @@ GLOBALS = threading.RLock()
 
 
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_all(seed: int) -> Iterator[None]:
     """Python's, numpy's and torch's random numbers start from ``seed``; the process's own go on afterwards.
 
     No other thread seeds or draws by this backend meanwhile: two models that are built at the same time would

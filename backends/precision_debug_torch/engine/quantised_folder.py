@@ -24,7 +24,7 @@ from precision_debug.errors import BackendUnavailable, ModelError
 from ..reasons import say
 from .torchao import quantization, what_is_missing
 
-__all__ = ["Packed", "config_of", "is_pickled_by_torchao", "packed_of", "unpacked_state", "weight_of"]
+__all__ = ["Packed", "config_of", "is_pickled_by_torchao", "load_weight", "read_packed", "unpack_state"]
 
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Which of eight columns each four bits of an AWQ word hold."""
@@ -46,7 +46,7 @@ class Packed:
     activations: bool = False
 
 
-def packed_of(config: Mapping[str, Any], folder: Path) -> Packed | None:
+def read_packed(config: Mapping[str, Any], folder: Path) -> Packed | None:
     """None of a folder that is not quantised. Raises ModelError of a quantiser that is not known here."""
     said = config.get("quantization_config") or config.get("compression_config")
     if not said:
@@ -75,7 +75,7 @@ def _names(folder: Path) -> Iterator[tuple[Path, str]]:
             yield from ((file, name) for name in opened.keys())  # noqa: SIM118
 
 
-def weight_of(folder: Path, name: str) -> Any:
+def load_weight(folder: Path, name: str) -> Any:
     """One tensor of a folder. Raises ModelError where it has none of that name."""
     for file, one in _names(folder):
         if one == name:
@@ -84,7 +84,7 @@ def weight_of(folder: Path, name: str) -> Any:
     raise ModelError(f"has no tensor {name}", where=str(folder), hint="name the folder that was quantised")
 
 
-def unpacked_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> dict[str, Any]:
+def unpack_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> dict[str, Any]:
     """Return every tensor of the folder by its name, packed weights in float32. Raises ModelError."""
     if is_pickled_by_torchao(config, folder):
         return {name: one.dequantize().float() if _is_packed(one) else one for name, one in _pickled(folder).items()}
@@ -110,7 +110,7 @@ def unpacked_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> d
     return state
 
 
-def _bits(words: Any, bits: int, order: Sequence[int] | None = None) -> Any:
+def _unpack_bits(words: Any, bits: int, order: Sequence[int] | None = None) -> Any:
     """int32 words along the last axis to the unsigned numbers that they hold, lowest bits first."""
     if bits not in (2, 4, 8):
         raise ValueError(f"{bits} bits a number")
@@ -124,7 +124,7 @@ def _bits(words: Any, bits: int, order: Sequence[int] | None = None) -> Any:
     return found.reshape(*words.shape[:-1], words.shape[-1] * each)
 
 
-def _scaled(numbers: Any, scale: Any, zero: Any, groups: Any = None) -> Any:
+def _apply_scale(numbers: Any, scale: Any, zero: Any, groups: Any = None) -> Any:
     """(numbers - zero) * scale, each scale over its rows and stretch of columns. groups: a column's, by number."""
     rows, columns = numbers.shape
 
@@ -143,21 +143,21 @@ def _scaled(numbers: Any, scale: Any, zero: Any, groups: Any = None) -> Any:
     return (plain if zero is None else plain - spread(zero)) * spread(scale)
 
 
-def _of_compressed_tensors(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+def _unpack_compressed_tensors(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
     zero, groups = own.get("weight_zero_point"), own.get("weight_g_idx")
     groups = None if groups is None or bool((groups < 0).any()) else groups
     if "weight_packed" not in own:
-        return _scaled(own["weight"], own["weight_scale"], zero, groups)
+        return _apply_scale(own["weight"], own["weight_scale"], zero, groups)
     rows, columns = (int(one) for one in own["weight_shape"])
-    bits = _weight_bits(said, own["weight_packed"].shape[1], columns)
+    bits = _find_weight_bits(said, own["weight_packed"].shape[1], columns)
     middle = 1 << (bits - 1)
-    numbers = _bits(own["weight_packed"], bits)[:, :columns] - middle
+    numbers = _unpack_bits(own["weight_packed"], bits)[:, :columns] - middle
     if zero is not None and zero.dtype == torch.int32:
-        zero = _bits(zero.t().contiguous(), bits).t()[:rows] - middle
-    return _scaled(numbers, own["weight_scale"], zero, groups)
+        zero = _unpack_bits(zero.t().contiguous(), bits).t()[:rows] - middle
+    return _apply_scale(numbers, own["weight_scale"], zero, groups)
 
 
-def _weight_bits(said: Mapping[str, Any], words: int, columns: int) -> int:
+def _find_weight_bits(said: Mapping[str, Any], words: int, columns: int) -> int:
     """Of the scheme that fits a packed weight's width: a folder may have several."""
     schemes = [group["weights"]["num_bits"] for group in (said.get("config_groups") or {}).values()]
     fits = [int(bits) for bits in schemes if -(-columns * int(bits) // 32) == words]
@@ -166,44 +166,46 @@ def _weight_bits(said: Mapping[str, Any], words: int, columns: int) -> int:
     return fits[0]
 
 
-def _of_gptq(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+def _unpack_gptq(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
     bits = int(said["bits"])
-    numbers = _bits(own["qweight"].t().contiguous(), bits)  # [outputs, inputs]
-    zero = _bits(own["qzeros"], bits) + (said.get("checkpoint_format", "gptq") == "gptq")  # which stores one less
+    numbers = _unpack_bits(own["qweight"].t().contiguous(), bits)  # [outputs, inputs]
+    zero = _unpack_bits(own["qzeros"], bits) + (
+        said.get("checkpoint_format", "gptq") == "gptq"
+    )  # which stores one less
     groups = own.get("g_idx")
     if groups is None:
         groups = torch.arange(numbers.shape[1]) // (numbers.shape[1] // own["scales"].shape[0])
-    return _scaled(numbers, own["scales"].t(), zero.t(), groups)
+    return _apply_scale(numbers, own["scales"].t(), zero.t(), groups)
 
 
-def _of_awq(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+def _unpack_awq(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
     bits = int(said.get("bits", said.get("w_bit", 4)))
     if bits != 4:
         raise ValueError(f"{bits} bits a number")
-    numbers, zero = (_bits(own[name], bits, _AWQ_ORDER).t() for name in ("qweight", "qzeros"))
-    return _scaled(numbers, own["scales"].t(), zero)
+    numbers, zero = (_unpack_bits(own[name], bits, _AWQ_ORDER).t() for name in ("qweight", "qzeros"))
+    return _apply_scale(numbers, own["scales"].t(), zero)
 
 
-def _of_fp8(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+def _unpack_fp8(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
     scale = own.get("weight_scale_inv", own.get("weight_scale"))
     high, wide = said.get("weight_block_size") or (0, 0)
     if scale.numel() > 1 and high:  # the last block may be cut off
         rows, columns = own["weight"].shape
         scale = scale.repeat_interleave(high, 0)[:rows].repeat_interleave(wide, 1)[:, :columns]
-    return _scaled(own["weight"], scale, None)
+    return _apply_scale(own["weight"], scale, None)
 
 
-def _of_torchao(own: Mapping[str, Any], _said: Mapping[str, Any]) -> Any:
+def _unpack_torchao(own: Mapping[str, Any], _said: Mapping[str, Any]) -> Any:
     kind, scale, zero = own["class"], own["_weight_scale"], own.get("_weight_zero_point")
     if own.get("_weight_act_pre_scale") is not None or kind not in _TORCHAO:
         known = ", ".join(_TORCHAO)
         raise ValueError(f"its class {kind} is laid out for one kind of device; known are {known}")
     if kind != "Int4Tensor":
-        return _scaled(own["_weight_qdata"], scale, zero)
+        return _apply_scale(own["_weight_qdata"], scale, zero)
     held = own["_weight_qdata"].to(torch.int8)  # two numbers a byte, lowest bits first, two's complement
     numbers = torch.stack([(held << 4) >> 4, held >> 4], -1).reshape(held.shape[0], -1)
     middle = own["_weight_zero_point"].t()  # what 0 stands for
-    return _scaled(numbers, scale.t(), None) + _scaled(torch.ones_like(numbers), middle, None)
+    return _apply_scale(numbers, scale.t(), None) + _apply_scale(torch.ones_like(numbers), middle, None)
 
 
 _TORCHAO = ("Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor", "Int4Tensor")
@@ -239,8 +241,8 @@ def _is_packed(tensor: Any) -> bool:
 
 
 _UNPACK: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
-    "compressed-tensors": _of_compressed_tensors, "gptq": _of_gptq, "awq": _of_awq, "fp8": _of_fp8,
-    "torchao": _of_torchao,
+    "compressed-tensors": _unpack_compressed_tensors, "gptq": _unpack_gptq, "awq": _unpack_awq, "fp8": _unpack_fp8,
+    "torchao": _unpack_torchao,
 }  # fmt: skip
 
 

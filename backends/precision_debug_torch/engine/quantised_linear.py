@@ -42,7 +42,7 @@ def quantise(
         raise ModelError(f"has no nn.Linear{only}, and torchao's {type_of(change)} changes nothing else", where=path)
 
     def wanted(_child: Any, name: str) -> bool:
-        if name not in linear or _inside(name, kept):
+        if name not in linear or _is_inside(name, kept):
             return False
         return change != "int4_weights" or linear[name].in_features % _GROUP == 0
 
@@ -88,5 +88,5 @@ def _config(change: str, on_gpu: bool) -> Any:
     return torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(_GROUP))
 
 
-def _inside(name: str, kept: Sequence[str]) -> bool:
+def _is_inside(name: str, kept: Sequence[str]) -> bool:
     return any(one in ("", name) or name.startswith(f"{one}.") for one in kept)

@@ -17,7 +17,7 @@ from precision_debug.errors import InputError, ModelError, UsageError
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Feeds, Hook
 
-from ..make import Built, tensors_of, twin
+from ..make import Built, make_twin, tensors_of
 from ..modes import ROADS
 
 __all__ = ["travel"]
@@ -74,7 +74,7 @@ def travel(built: Built, road: str, feeds: Feeds, hook: Hook) -> dict[str, Any]:
     where a token is masked. Returns {"logits": …}. Raises InputError, ModelError and UsageError."""
     if road not in ROADS:
         raise UsageError(f"there is no road '{road}'", where="--roads", hint=f"there are {', '.join(ROADS)}")
-    module = twin(built.module, frozenset())
+    module = make_twin(built.module, frozenset())
     if not hasattr(module, "config") or not hasattr(module, "get_output_embeddings"):
         raise ModelError("is no language model of transformers", where=built.model.path, hint="name its folder")
     strange = [name for name in feeds if name not in ("input_ids", "attention_mask")]
@@ -84,13 +84,13 @@ def travel(built: Built, road: str, feeds: Feeds, hook: Hook) -> dict[str, Any]:
     inputs = tensors_of(built, feeds)
     ids, mask = inputs["input_ids"], inputs.get("attention_mask")
     seen = _Seen(rows=ids.shape[0], length=ids.shape[1])
-    with torch.no_grad(), _changed(module, road):
+    with torch.no_grad(), _change_module(module, road):
         cache = None
-        for call in _calls(road, ids, mask):
+        for call in _iterate_calls(road, ids, mask):
             more = {"attention_mask": call.mask} if call.mask is not None else {}
             if call.continues and cache is not None:
                 more["past_key_values"] = cache
-            with _watched(module, call, seen):
+            with _watch_module(module, call, seen):
                 result = module(input_ids=call.ids, use_cache=road in ("decode", "chunks"), **more)
             cache = getattr(result, "past_key_values", None)
             seen.put("logits", "Output", result.logits, call)
@@ -99,7 +99,7 @@ def travel(built: Built, road: str, feeds: Feeds, hook: Hook) -> dict[str, Any]:
     return {"logits": as_array(seen.values["logits"], name="logits")}
 
 
-def _calls(road: str, ids: Any, mask: Any) -> Iterator[_Call]:
+def _iterate_calls(road: str, ids: Any, mask: Any) -> Iterator[_Call]:
     rows, length = ids.shape
     every = torch.arange(length, device=ids.device).expand(rows, length)
     counted = every if mask is None else torch.where(mask != 0, every, -1)
@@ -130,7 +130,7 @@ def _calls(road: str, ids: Any, mask: Any) -> Iterator[_Call]:
 
 
 @contextlib.contextmanager
-def _changed(module: Any, road: str) -> Iterator[None]:
+def _change_module(module: Any, road: str) -> Iterator[None]:
     """The module as the road has it; it is a twin, which nobody uses after."""
     if road in ("eager", "sdpa"):
         try:
@@ -139,11 +139,11 @@ def _changed(module: Any, road: str) -> Iterator[None]:
             raise ModelError(f"has no attention '{road}' ({error})", where=type(module).__name__) from error
     head = module.get_output_embeddings() if road == "head_fp32" else None
     if head is not None:
-        head.forward = _in_float32(head)
+        head.forward = _run_in_float32(head)
     yield
 
 
-def _in_float32(head: Any) -> Callable[[Any], Any]:
+def _run_in_float32(head: Any) -> Callable[[Any], Any]:
     def forward(states: Any) -> Any:
         bias = None if head.bias is None else head.bias.float()
         return torch.nn.functional.linear(states.float(), head.weight.float(), bias)
@@ -152,7 +152,7 @@ def _in_float32(head: Any) -> Callable[[Any], Any]:
 
 
 @contextlib.contextmanager
-def _watched(module: Any, call: _Call, seen: _Seen) -> Iterator[None]:
+def _watch_module(module: Any, call: _Call, seen: _Seen) -> Iterator[None]:
     """Modules with weights of their own, or inside them: what they return, the first tensor of several, and what they
     read where no module returned it (attention, between two projections)."""
     came: dict[str, int] = {}

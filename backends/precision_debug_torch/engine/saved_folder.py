@@ -13,7 +13,7 @@ from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.safety.untrusted import refuse_special
 
 from ..reasons import say
-from .quantised_folder import Packed, config_of, is_pickled_by_torchao, packed_of, unpacked_state
+from .quantised_folder import Packed, config_of, is_pickled_by_torchao, read_packed, unpack_state
 
 __all__ = ["load_folder", "packed_folder"]
 
@@ -43,7 +43,7 @@ def load_folder(path: str, dtype: Any = torch.float32) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = _loaded(kind, path, dtype)
+            module = _load_module(kind, path, dtype)
     except ModelError:
         raise
     except Exception as error:
@@ -54,10 +54,10 @@ def load_folder(path: str, dtype: Any = torch.float32) -> Any:
 
 def packed_folder(path: str) -> Packed | None:
     """Return what a folder says of its quantisation; None where it has none. Raises ModelError."""
-    return packed_of(config_of(Path(path)), Path(path))
+    return read_packed(config_of(Path(path)), Path(path))
 
 
-def _loaded(kind: Any, path: str, dtype: Any) -> Any:
+def _load_module(kind: Any, path: str, dtype: Any) -> Any:
     """Return the module, packed weights as the numbers that they stand for."""
     packed = packed_folder(path)
     if packed is None:
@@ -71,7 +71,7 @@ def _loaded(kind: Any, path: str, dtype: Any) -> Any:
     for key in ("quantization_config", "compression_config"):
         if hasattr(config, key):
             delattr(config, key)
-    state = unpacked_state(config_of(Path(path)), packed, Path(path))
+    state = unpack_state(config_of(Path(path)), packed, Path(path))
     module, told = kind.from_pretrained(
         None, config=config, state_dict=state, torch_dtype=dtype, output_loading_info=True
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from precision_debug.feeds.factory import inputs_of
+from precision_debug.feeds.factory import list_inputs
 from precision_debug.records import InputMeta
 
 __all__ = ["forward_inputs"]
@@ -21,7 +21,7 @@ def forward_inputs(module: Any) -> tuple[InputMeta, ...]:
     """Return the inputs of a module's ``forward``, types and shapes guessed."""
     signature = inspect.signature(module.forward)
     shapes = _published(module, list(signature.parameters))
-    return inputs_of(signature, table=_table(module), needed=shapes, shapes={k: v for k, v in shapes.items() if v})
+    return list_inputs(signature, table=_table(module), needed=shapes, shapes={k: v for k, v in shapes.items() if v})
 
 
 def _table(module: Any) -> int | None:

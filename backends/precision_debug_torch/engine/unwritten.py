@@ -9,7 +9,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .call_values import targets
+from .call_values import list_targets
 
 __all__ = ["Unwritten"]
 
@@ -61,7 +61,7 @@ class Unwritten:
                 self._put(result, left)
 
     def _written(self, func: Any, kind: str, args: Any, kwargs: Any) -> None:
-        into = targets(func, args, kwargs) if hasattr(func, "_schema") else [
+        into = list_targets(func, args, kwargs) if hasattr(func, "_schema") else [
             one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)
         ]  # fmt: skip
         plain = kind.rstrip("_")

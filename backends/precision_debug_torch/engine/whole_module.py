@@ -8,7 +8,7 @@ from typing import Any
 
 from precision_debug.errors import ModelError
 
-__all__ = ["refuse_parts", "uncompiled"]
+__all__ = ["refuse_parts", "strip_compile"]
 
 _FULL = (
     "give the module before fully_shard(), parallelize_module() or FSDP(), with the whole weights: "
@@ -37,7 +37,7 @@ def refuse_parts(module: Any, path: str) -> None:
         raise ModelError(f"{what}, and one process runs a model here", where=path, hint=_FULL)
 
 
-def uncompiled(module: Any) -> tuple[Any, int]:
+def strip_compile(module: Any) -> tuple[Any, int]:
     """Return the module without torch.compile around it and its parts, and how many were: the user's own stays as it
     is, and parameters and buffers are the same."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")  # who has compiled anything has imported it

@@ -9,7 +9,7 @@ import numpy as np
 
 from .driver import Device, Event, Pinned
 
-__all__ = ["Answer", "give_back", "taken"]
+__all__ = ["Answer", "give_back", "take_answer"]
 
 _SLAB = 1 << 20
 """Bytes that are taken at once: pinned memory is slow to get."""
@@ -43,7 +43,7 @@ class Answer:
         return self.event.ready
 
 
-def taken(device: Device, width: int, size: int, itemsize: int, errors: bool) -> Answer:
+def take_answer(device: Device, width: int, size: int, itemsize: int, errors: bool) -> Answer:
     """Return an answer with so many extra numbers; more where errors are kept, so that few sizes are in use."""
     size = max(4096, 1 << (size - 1).bit_length()) if errors else size
     key = device.ordinal, size, itemsize, errors

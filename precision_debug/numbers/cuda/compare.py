@@ -20,14 +20,14 @@ from ...errors import BackendError
 from ...records import Comparison, TensorStats, Tolerance
 from .. import finish, histogram
 from ..arrays import as_array
-from ..measuring import EXACT_BELOW, measured
+from ..measuring import EXACT_BELOW, attach_totals
 from ..totals import Totals
 from . import device
-from .driver import device as device_of
-from .driver import unavailable
-from .plain import by_torch, further_by_torch
+from .driver import explain_unavailable
+from .driver import open_device as device_of
+from .plain import compute_further_metrics, measure_by_torch
 
-__all__ = ["Started", "array_of", "compare_on_device", "describe_on_device", "start_on_device"]
+__all__ = ["StartedComparison", "compare_on_device", "describe_on_device", "start_on_device", "to_device_array"]
 
 
 def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True) -> Comparison:
@@ -40,7 +40,7 @@ def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None
 
 def start_on_device(
     base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True, totals: bool = False
-) -> Started:
+) -> StartedComparison:
     """Queue a comparison on the device, without a wait. Where only the host can do it, it is done here.
 
     totals: the result is a Measured, whose totals can be merged. Where ``keeps`` of the result is true, the tensors
@@ -49,28 +49,28 @@ def start_on_device(
     tolerance = tolerance or Tolerance(given=False)
     base, target = base.detach(), target.detach()
     if kernel and base.shape == target.shape and base.device == target.device and base.numel():
-        ours = array_of(base)
-        theirs = ours if base is target else array_of(target)
+        ours = to_device_array(base)
+        theirs = ours if base is target else to_device_array(target)
         if ours is not None and theirs is not None:
             stream = torch.cuda.current_stream(base.device).cuda_stream
-            further = functools.partial(further_by_torch, base, target)
+            further = functools.partial(compute_further_metrics, base, target)
             queued = device.start(ours, theirs, tolerance, stream, totals=totals, further=further)
-            return Started(base, target, tolerance, queued=queued)
+            return StartedComparison(base, target, tolerance, queued=queued)
     on_host = numbers.measure if totals else numbers.compare
     floats = base.dtype.is_floating_point and target.dtype.is_floating_point
     narrow = min(base.element_size(), target.element_size()) < 2
     foreign = base.shape != target.shape or base.numel() == 0 or not floats or narrow or base.device != target.device
     if foreign or tolerance.check_error_stat != "elemwise":  # such a statistic decides the verdict: exact, and rare
-        return Started(base, target, tolerance, found=on_host(as_array(base), as_array(target), tolerance))
+        return StartedComparison(base, target, tolerance, found=on_host(as_array(base), as_array(target), tolerance))
     numbers.compare(np.zeros(0), np.zeros(0), tolerance)
-    return Started(base, target, tolerance, totals=totals)
+    return StartedComparison(base, target, tolerance, totals=totals)
 
 
-class Started:
+class StartedComparison:
     """A comparison that is under way. keeps: whether ``finish`` may read the tensors again."""
 
     def __init__(
-        self, base: Any, target: Any, tolerance: Tolerance, *, queued: device.Started | None = None,
+        self, base: Any, target: Any, tolerance: Tolerance, *, queued: device.DeviceComparison | None = None,
         found: Comparison | None = None, totals: bool = False,
     ) -> None:  # fmt: skip
         self._queued, self._found, self._tolerance, self._totals = queued, found, tolerance, totals
@@ -93,21 +93,21 @@ class Started:
         assert self._tensors is not None
         base, target = self._tensors
         flat = base.contiguous().view(-1), target.contiguous().view(-1)
-        totals = by_torch(*flat, self._tolerance)
-        if finish.rescaled(totals) != totals.scales:  # float64's own sums overflow
+        totals = measure_by_torch(*flat, self._tolerance)
+        if finish.choose_scales(totals) != totals.scales:  # float64's own sums overflow
             on_host = numbers.measure if self._totals else numbers.compare
             return on_host(as_array(base), as_array(target), self._tolerance)
-        at = _quantiles(*flat, totals)
+        at = _find_quantiles(*flat, totals)
         same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
-        totals.identical = same and _same_bits(*flat)
-        shells = _shell(base.dtype, tuple(base.shape)), _shell(target.dtype, tuple(target.shape))
-        found = finish.comparison(*shells, totals, self._tolerance, quantiles=at, statistic=(None, None))
+        totals.identical = same and _hold_same_bits(*flat)
+        shells = _make_shell(base.dtype, tuple(base.shape)), _make_shell(target.dtype, tuple(target.shape))
+        found = finish.finish_comparison(*shells, totals, self._tolerance, quantiles=at, statistic=(None, None))
         if not self._totals:
             return found
         if base.numel() < EXACT_BELOW:
-            errors = _sorted_errors(*flat)
+            errors = _sort_errors(*flat)
             totals.pairs.diffs = [errors[: int(torch.isfinite(errors).sum())].cpu().numpy()]
-        return measured(found, totals)
+        return attach_totals(found, totals)
 
 
 def describe_on_device(tensor: Any) -> TensorStats:
@@ -115,11 +115,11 @@ def describe_on_device(tensor: Any) -> TensorStats:
     return compare_on_device(tensor, tensor).base
 
 
-def array_of(tensor: Any) -> device.DeviceArray | None:
+def to_device_array(tensor: Any) -> device.DeviceArray | None:
     """Return a torch tensor's memory, or a contiguous copy's, as the kernels take it; None where they do not."""
     if not tensor.is_cuda or tensor.is_sparse or not _runs(tensor.device):
         return None
-    dtype = _dtype(tensor.dtype)
+    dtype = _numpy_dtype_of(tensor.dtype)
     if dtype is None:
         return None
     flat = tensor.contiguous()
@@ -130,7 +130,7 @@ def array_of(tensor: Any) -> device.DeviceArray | None:
 @functools.cache
 def _runs(where: torch.device) -> bool:
     try:
-        why = unavailable()
+        why = explain_unavailable()
         if not why:
             device_of(where.index or 0).function("exact")
     except BackendError as error:
@@ -142,7 +142,7 @@ def _runs(where: torch.device) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
+def _numpy_dtype_of(dtype: torch.dtype) -> np.dtype[Any] | None:
     """Return numpy's type of whole bytes; None for complex numbers and what numpy has not."""
     if dtype.is_complex or torch.empty((), dtype=dtype).is_quantized:
         return None
@@ -154,17 +154,17 @@ def _dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _shell(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
+def _make_shell(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
     """Return a numpy array of the tensor's type and shape that takes no memory."""
     return np.broadcast_to(as_array(torch.zeros((), dtype=dtype)), shape)
 
 
-def _same_bits(base: Any, target: Any) -> bool:
+def _hold_same_bits(base: Any, target: Any) -> bool:
     whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[base.element_size()]
     return bool(torch.equal(base.view(whole), target.view(whole)))
 
 
-def _sorted_errors(base: Any, target: Any) -> Any:
+def _sort_errors(base: Any, target: Any) -> Any:
     """Errors of all elements, or of every n-th run, ascending, in float64; those that are not finite are at the end."""
     size = base.numel()
     if size >= device.RUNS * device.RUN:
@@ -176,15 +176,15 @@ def _sorted_errors(base: Any, target: Any) -> Any:
     return torch.where(finite, diff, math.inf).sort().values
 
 
-def _quantiles(base: Any, target: Any, totals: Totals) -> list[float] | None:
+def _find_quantiles(base: Any, target: Any, totals: Totals) -> list[float] | None:
     """Of a large tensor None: what its sample has goes into the totals' histogram."""
     if totals.pairs.finite == 0:
         return None
-    errors = _sorted_errors(base, target)
+    errors = _sort_errors(base, target)
     errors = errors[: int(torch.isfinite(errors).sum())].cpu().numpy()
     if not errors.size:
         return [math.nan] * len(finish.QUANTILES)
     if base.numel() >= EXACT_BELOW:
-        totals.pairs.histogram = histogram.bucket_counts(errors)
+        totals.pairs.histogram = histogram.count_buckets(errors)
         return None
     return [float(value) for value in np.quantile(errors, finish.QUANTILES)]

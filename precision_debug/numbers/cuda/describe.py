@@ -10,10 +10,10 @@ from ... import numbers
 from ...records import TensorStats
 from .. import finish
 from ..arrays import as_array
-from ..totals import Side
+from ..totals import SideTotals
 from . import device
-from .compare import _shell, array_of
-from .plain import PIECE, named, side_numbers
+from .compare import _make_shell, to_device_array
+from .plain import PIECE, measure_side, name_side_numbers
 
 __all__ = ["Described", "start_describing"]
 
@@ -26,7 +26,7 @@ def start_describing(tensor: Any) -> Described:
     tensor = tensor.detach()
     if tensor.numel() == 0 or tensor.is_complex() or not tensor.is_cuda:
         return Described(tensor, found=numbers.describe(as_array(tensor)))
-    array = array_of(tensor)
+    array = to_device_array(tensor)
     if array is None:
         return Described(tensor)
     return Described(
@@ -37,7 +37,9 @@ def start_describing(tensor: Any) -> Described:
 class Described:
     """Numbers that are under way. keeps: whether ``finish`` may read the tensor again."""
 
-    def __init__(self, tensor: Any, *, queued: device.Started | None = None, found: TensorStats | None = None) -> None:
+    def __init__(
+        self, tensor: Any, *, queued: device.DeviceComparison | None = None, found: TensorStats | None = None
+    ) -> None:
         self._queued, self._found = queued, found
         self.keeps = queued.keeps if queued is not None else found is None
         self._tensor = tensor if self.keeps else None
@@ -50,15 +52,15 @@ class Described:
     def finish(self) -> TensorStats:
         """Return the numbers; waits for the device."""
         if self._found is None:
-            self._found = self._queued.finish().base if self._queued is not None else _by_torch(self._tensor)
+            self._found = self._queued.finish().base if self._queued is not None else _describe_by_torch(self._tensor)
             self._tensor = self._queued = None
         return self._found
 
 
-def _by_torch(tensor: Any) -> TensorStats:
+def _describe_by_torch(tensor: Any) -> TensorStats:
     flat = tensor.contiguous().view(-1)
-    side = Side()
+    side = SideTotals()
     for first in range(0, flat.numel(), PIECE):
-        numbers = torch.stack(side_numbers(flat[first : first + PIECE].double())).tolist()
-        side.add(Side(**named(numbers)))
-    return finish.stats(_shell(tensor.dtype, tuple(tensor.shape)), side, 0)
+        numbers = torch.stack(measure_side(flat[first : first + PIECE].double())).tolist()
+        side.add(SideTotals(**name_side_numbers(numbers)))
+    return finish.finish_stats(_make_shell(tensor.dtype, tuple(tensor.shape)), side, 0)

@@ -32,14 +32,14 @@ from ... import numbers
 from ...errors import BackendError
 from ...records import Comparison, Tolerance
 from .. import finish, histogram, native, numpy_pass, statistic
-from ..blocks import flat_reader
-from ..measuring import EXACT_BELOW, measured, tolerance_for
+from ..blocks import make_flat_reader
+from ..measuring import EXACT_BELOW, attach_totals, choose_tolerance
 from ..metrics import FURTHER, HELD
-from ..totals import Pairs, Side, Task, Totals
-from .answer import Answer, give_back, taken
+from ..totals import PairTotals, SideTotals, Task, Totals
+from .answer import Answer, give_back, take_answer
 from .driver import Device
 
-__all__ = ["FIELDS", "DeviceArray", "Started", "start", "start_describing"]
+__all__ = ["FIELDS", "DeviceArray", "DeviceComparison", "start", "start_describing"]
 
 FIELDS = (
     "base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel",
@@ -141,7 +141,7 @@ _ARGUMENTS = ctypes.addressof(_arguments)
 def start(
     base: DeviceArray, target: DeviceArray, tolerance: Tolerance | None = None, stream: int = 0, *,
     totals: bool = False, further: Callable[[], Mapping[str, float]] | None = None,
-) -> Started:  # fmt: skip
+) -> DeviceComparison:  # fmt: skip
     """Queue a comparison on a stream, without a wait. Where only the host can do it, it is done here, from copies.
 
     totals: the result is a Measured, whose totals can be merged. further: computes the declared metrics that the
@@ -150,22 +150,22 @@ def start(
     the stream from now on, unless ``keeps`` of the result says otherwise. Raises UsageError where the tolerance is not
     one, and BackendError where the device fails.
     """
-    tolerance = tolerance_for(tolerance, base.dtype, target.dtype)
+    tolerance = choose_tolerance(tolerance, base.dtype, target.dtype)
     plan = None
     there = base.shape == target.shape and base.size > 0 and base.device is target.device
     if there and tolerance.check_error_stat == "elemwise":  # others decide the verdict: exact, and rare
         rules = tolerance.atol, tolerance.rtol, tolerance.rule, tolerance.equal_nan
         aligned = (base.pointer | target.pointer) % _ALIGNED == 0
-        plan = _plan(base.device, base.dtype, target.dtype, base.size, aligned, rules)
-    return Started(base, target, tolerance, stream, plan, totals, further)
+        plan = _make_plan(base.device, base.dtype, target.dtype, base.size, aligned, rules)
+    return DeviceComparison(base, target, tolerance, stream, plan, totals, further)
 
 
-def start_describing(array: DeviceArray, stream: int = 0) -> Started:
+def start_describing(array: DeviceArray, stream: int = 0) -> DeviceComparison:
     """Queue one array's numbers: ``finish().base`` has them."""
     return start(array, array, _ANY, stream)
 
 
-class Started:
+class DeviceComparison:
     """A comparison that is under way. keeps: ``finish`` may read the arrays again, in the host's memory."""
 
     def __init__(
@@ -211,31 +211,31 @@ class Started:
             answer.wait()
             totals, errors = _read(answer, base, target, tolerance)
             give_back(answer)
-        if totals is None or (self.keeps and finish.rescaled(totals) != totals.scales):
+        if totals is None or (self.keeps and finish.choose_scales(totals) != totals.scales):
             on_host = numbers.measure if self._totals else numbers.compare
             ours = base.numpy(self._stream)
             return on_host(ours, target.numpy(self._stream), tolerance)
         if self._asks:
             totals.pairs.declared |= self._further() if self._further is not None else self._by_host()
-        shells = _shell(base.dtype, base.shape), _shell(target.dtype, target.shape)
-        at = _quantiles(totals.pairs, errors)
-        found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
+        shells = _make_shell(base.dtype, base.shape), _make_shell(target.dtype, target.shape)
+        at = _find_quantiles(totals.pairs, errors)
+        found = finish.finish_comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
         if not self._totals:
             return found
         if errors is not None:
             totals.pairs.diffs = [errors]
-        return measured(found, totals)
+        return attach_totals(found, totals)
 
     def _by_host(self) -> Mapping[str, float]:
         """Return what no kernel holds, of copies; everything else is the device's."""
-        both = (flat_reader(one.numpy(self._stream)) for one in (self._base, self._target))
+        both = (make_flat_reader(one.numpy(self._stream)) for one in (self._base, self._target))
         base, target = both
-        return numpy_pass.further(
+        return numpy_pass.compute_further_metrics(
             Task(base=base, target=target, size=self._base.size, tolerance=self._tolerance, keep="nothing", threads=0)
         )
 
 
-def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float] | None:
+def _find_quantiles(pairs: PairTotals, errors: np.ndarray[Any, Any] | None) -> list[float] | None:
     """Return numpy's, of all finite errors; None: they are read from the histogram, or there is nothing."""
     if errors is None:
         nothing = pairs.finite > 0 and pairs.histogram is not None and not pairs.histogram.any()
@@ -243,17 +243,17 @@ def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float]
     if not errors.size:
         return None
     kernel = native.load() if errors.size > _SORTED else None
-    choose = kernel.select if kernel is not None else _by_sorting
-    return statistic.quantiles(functools.partial(choose, errors), errors.size, finish.QUANTILES)
+    choose = kernel.select if kernel is not None else _choose_by_sorting
+    return statistic.find_quantiles(functools.partial(choose, errors), errors.size, finish.QUANTILES)
 
 
-def _by_sorting(errors: np.ndarray[Any, Any], ranks: Sequence[int]) -> list[float]:
+def _choose_by_sorting(errors: np.ndarray[Any, Any], ranks: Sequence[int]) -> list[float]:
     ordered = np.sort(errors)
     return [float(ordered[rank]) for rank in ranks]
 
 
 @functools.lru_cache(maxsize=1024)
-def _shell(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _make_shell(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Return a numpy array of the type and shape that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
@@ -272,7 +272,7 @@ class _Plan:
 
 
 @functools.lru_cache(maxsize=4096)
-def _plan(
+def _make_plan(
     device: Device, base: np.dtype[Any], target: np.dtype[Any], size: int, aligned: bool,
     rules: tuple[float, float, str, bool],
 ) -> _Plan | None:  # fmt: skip
@@ -288,7 +288,7 @@ def _plan(
     wider = errors and not _WIDER.isdisjoint(kinds)
     wide = 8 if max(base.itemsize, target.itemsize) == 2 else 4
     lanes, settling, exactly = device.lanes, device.threads(_SETTLING), device.threads(_EXACTLY)
-    inner = _inner(size, lanes * wide, wide, device.processors)
+    inner = _choose_inner_loads(size, lanes * wide, wide, device.processors)
     rows = min(-(-size // (lanes * wide * inner)), device.processors * _SCANS)
     blocks = min(-(-size // (exactly * 4)), device.processors * _EXACTS)
     extra = size if errors else BUCKETS
@@ -311,7 +311,7 @@ def _plan(
 def _queue(base: DeviceArray, target: DeviceArray, plan: _Plan, stream: int) -> Answer:
     """Queue the kernels."""
     device = base.device
-    answer = taken(device, len(FIELDS), plan.extra, plan.itemsize, plan.errors)
+    answer = take_answer(device, len(FIELDS), plan.extra, plan.itemsize, plan.errors)
     with _one_at_a_time:
         before = device.enter()
         try:
@@ -333,7 +333,7 @@ def _queue(base: DeviceArray, target: DeviceArray, plan: _Plan, stream: int) -> 
     return answer
 
 
-def _inner(size: int, step: int, wide: int, processors: int) -> int:
+def _choose_inner_loads(size: int, step: int, wide: int, processors: int) -> int:
     """Loads of a thread before its float32 sums are added up: few where there would be too few chunks."""
     inner = 128 // wide
     while inner > 4 and size < processors * _SCANS * step * inner:
@@ -349,7 +349,7 @@ def _read(
     if column["unheld"]:
         return None, None
     size = base.size
-    pairs = Pairs(
+    pairs = PairTotals(
         finite=int(column["finite"]), mismatched=int(column["mismatched"]), special=int(column["special"]),
         first_mismatch=int(column["first_mismatch"]) if column["mismatched"] else -1,
         sum_abs=column["sum_abs"], sum_rel=column["sum_rel"], squares=column["squares"],
@@ -364,10 +364,10 @@ def _read(
         pairs.max_abs = pairs.max_rel = math.inf
         pairs.max_abs_at = pairs.max_rel_at = int(column["first_infinite"])
     if not column["exact"]:
-        pairs.required_atol = _rounded_up(pairs, tolerance)
+        pairs.required_atol = _round_up(pairs, tolerance)
         pairs.required_rtol = math.inf if pairs.required_rtol > 1e20 else pairs.required_rtol * (1 + 8e-7)
     sides = (
-        Side(
+        SideTotals(
             nan=int(column[f"{side}_nan"]), inf=int(column[f"{side}_inf"]),
             negative_inf=int(column[f"{side}_negative_inf"]), min=column[f"{side}_min"],
             max=column[f"{side}_max"], sum=column[f"{side}_sum"], squares=column[f"{side}_squares"],
@@ -388,7 +388,7 @@ def _read(
     return totals, None
 
 
-def _rounded_up(pairs: Pairs, tolerance: Tolerance) -> float:
+def _round_up(pairs: PairTotals, tolerance: Tolerance) -> float:
     """Return what float32 may have rounded off: of "isclose" a part of the largest error, from which it was
     subtracted."""
     atol, largest = pairs.required_atol, pairs.max_abs if pairs.mismatched else 0.0

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import BackendError
-from .ptx import kernel_code
+from .ptx import load_kernel_code
 
-__all__ = ["Device", "Event", "Memory", "Pinned", "device", "device_of_pointer", "unavailable"]
+__all__ = ["Device", "Event", "Memory", "Pinned", "explain_unavailable", "find_device_of_pointer", "open_device"]
 
 # the numbers of cuda.h: CU_DEVICE_ATTRIBUTE_…, CU_POINTER_ATTRIBUTE_…, CU_MEMORYTYPE_DEVICE, CU_EVENT_DISABLE_TIMING,
 # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, CUDA_ERROR_…
@@ -32,7 +32,7 @@ _INVALID_VALUE, _OUT_OF_MEMORY, _NOT_READY = 1, 2, 600
 
 
 @functools.cache
-def _library() -> Any:
+def _load_library() -> Any:
     """libcuda, initialised. Raises BackendError."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
@@ -54,11 +54,11 @@ def _library() -> Any:
     library.cuModuleLoadData.argtypes = [pointer, ctypes.c_char_p]
     library.cuModuleGetFunction.argtypes = [pointer, pointer, ctypes.c_char_p]
     library.cuPointerGetAttribute.argtypes = [pointer, ctypes.c_int, pointer]
-    _demand(library, library.cuInit(0), "cuInit")
+    _raise_unless_ok(library, library.cuInit(0), "cuInit")
     return library
 
 
-def _demand(library: Any, status: int, what: str) -> None:
+def _raise_unless_ok(library: Any, status: int, what: str) -> None:
     if status:
         text = ctypes.c_char_p()
         library.cuGetErrorString(status, ctypes.byref(text))
@@ -68,10 +68,10 @@ def _demand(library: Any, status: int, what: str) -> None:
 
 
 @functools.cache
-def unavailable() -> str:
+def explain_unavailable() -> str:
     """Return why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
     try:
-        device(0).function("settle")
+        open_device(0).function("settle")
     except Exception as error:
         return " ".join(str(error).split())
     return ""
@@ -81,7 +81,7 @@ _devices: dict[int, Device] = {}
 _lock = threading.RLock()
 
 
-def device(ordinal: int = 0) -> Device:
+def open_device(ordinal: int = 0) -> Device:
     """Return the device of a number, as CUDA_VISIBLE_DEVICES leaves them. Raises BackendError."""
     with _lock:
         if ordinal not in _devices:
@@ -89,15 +89,17 @@ def device(ordinal: int = 0) -> Device:
         return _devices[ordinal]
 
 
-def device_of_pointer(pointer: int) -> Device | None:
+def find_device_of_pointer(pointer: int) -> Device | None:
     """Return the device that has a pointer's memory; None where the host has it, pinned or not. Raises BackendError."""
-    library, found = _library(), ctypes.c_int()
+    library, found = _load_library(), ctypes.c_int()
     status = library.cuPointerGetAttribute(ctypes.byref(found), _TYPE_OF_POINTER, pointer)
     if status == _INVALID_VALUE or (not status and found.value != _ON_A_DEVICE):  # CUDA does not know the host's own
         return None
-    _demand(library, status, "the pointer")
-    _demand(library, library.cuPointerGetAttribute(ctypes.byref(found), _ORDINAL_OF_POINTER, pointer), "the pointer")
-    return device(found.value)
+    _raise_unless_ok(library, status, "the pointer")
+    _raise_unless_ok(
+        library, library.cuPointerGetAttribute(ctypes.byref(found), _ORDINAL_OF_POINTER, pointer), "the pointer"
+    )
+    return open_device(found.value)
 
 
 class Device:
@@ -107,22 +109,24 @@ class Device:
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
-        self._library = library = _library()
+        self._library = library = _load_library()
         number, context = ctypes.c_int(), ctypes.c_void_p()
-        _demand(library, library.cuDeviceGet(ctypes.byref(number), ordinal), f"device {ordinal}")
-        _demand(library, library.cuDevicePrimaryCtxRetain(ctypes.byref(context), number), f"device {ordinal}")
+        _raise_unless_ok(library, library.cuDeviceGet(ctypes.byref(number), ordinal), f"device {ordinal}")
+        _raise_unless_ok(library, library.cuDevicePrimaryCtxRetain(ctypes.byref(context), number), f"device {ordinal}")
         self._context, self._number = context.value, number.value
         self.processors = self._attribute(_PROCESSORS)
         self.capability = self._attribute(_COMPUTE_MAJOR) * 10 + self._attribute(_COMPUTE_MINOR)
         name = ctypes.create_string_buffer(256)
-        _demand(library, library.cuDeviceGetName(name, len(name), number), f"device {ordinal}")
+        _raise_unless_ok(library, library.cuDeviceGetName(name, len(name), number), f"device {ordinal}")
         self.name = name.value.decode()
         self._modules: dict[str, int] = {}
         self._functions: dict[str, int] = {}
 
     def _attribute(self, which: int) -> int:
         found = ctypes.c_int()
-        _demand(self._library, self._library.cuDeviceGetAttribute(ctypes.byref(found), which, self._number), "CUDA")
+        _raise_unless_ok(
+            self._library, self._library.cuDeviceGetAttribute(ctypes.byref(found), which, self._number), "CUDA"
+        )
         return found.value
 
     def enter(self) -> int | None:
@@ -156,7 +160,7 @@ class Device:
         found = self._functions.get(name)
         if found is None:
             with _lock, self.current():
-                module, codes = kernel_code(name, self.capability)
+                module, codes = load_kernel_code(name, self.capability)
                 if module not in self._modules:
                     self._modules[module] = self._loaded(codes)
                 found_there = ctypes.c_void_p()
@@ -171,14 +175,14 @@ class Device:
             status = self._library.cuModuleLoadData(ctypes.byref(made), code)
             if not status:
                 return made.value or 0
-        _demand(self._library, status, "the kernels do not load")
+        _raise_unless_ok(self._library, status, "the kernels do not load")
         return 0
 
     def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
         """Queue a kernel. The context must be current. arguments: address of the pointers to them."""
         status = self._library.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, None)
         if status:
-            _demand(self._library, status, "a kernel's launch")
+            _raise_unless_ok(self._library, status, "a kernel's launch")
 
     def allocate(self, size: int) -> Memory:
         """size: bytes; at least one is taken. Raises BackendError where memory is short."""
@@ -249,7 +253,7 @@ class Device:
     def _do(self, call: str, *arguments: Any, what: str = "") -> None:
         status = getattr(self._library, call)(*arguments)
         if status:
-            _demand(self._library, status, what or call)
+            _raise_unless_ok(self._library, status, what or call)
 
 
 class Event:

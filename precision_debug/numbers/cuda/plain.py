@@ -8,27 +8,27 @@ from typing import Any
 import torch
 
 from ...records import Tolerance
-from ..metrics import DECLARED, FURTHER, Declared, evaluated
-from ..totals import Pairs, Side, Totals
+from ..metrics import DECLARED, FURTHER, Declared, evaluate_metric
+from ..totals import PairTotals, SideTotals, Totals
 
-__all__ = ["PIECE", "SIDE", "by_torch", "further_by_torch", "named", "side_numbers"]
+__all__ = ["PIECE", "SIDE", "compute_further_metrics", "measure_by_torch", "measure_side", "name_side_numbers"]
 
 PIECE = 1 << 24
 """Elements that are widened to float64 at once: 128 MiB of a device's memory for each such copy."""
 
 
-def _evaluated(
+def _evaluate_declared(
     b: Any, t: Any, d: Any, m: Any, finite: Any, metrics: tuple[Declared, ...] = DECLARED
 ) -> dict[str, float]:
     """Return the declared metrics of float64 tensors that are 0 where not both are finite."""
     totals: dict[str, float] = {}
     for metric in metrics:
-        value = torch.where(finite, evaluated(metric, torch, b, t, d, m), 0)
+        value = torch.where(finite, evaluate_metric(metric, torch, b, t, d, m), 0)
         totals[metric.name] = (value.count_nonzero() if metric.share else value.sum()).item()
     return totals
 
 
-def further_by_torch(base: Any, target: Any) -> dict[str, float]:
+def compute_further_metrics(base: Any, target: Any) -> dict[str, float]:
     """Return what no kernel holds (metrics.FURTHER), of two tensors of one size, where they lie."""
     totals = dict.fromkeys((metric.name for metric in FURTHER), 0.0)
     flat = base.contiguous().view(-1), target.contiguous().view(-1)
@@ -36,30 +36,30 @@ def further_by_torch(base: Any, target: Any) -> dict[str, float]:
         b, t = (one[first : first + PIECE].double() for one in flat)
         finite = torch.isfinite(b) & torch.isfinite(t)
         b, t = torch.where(finite, b, 0.0), torch.where(finite, t, 0.0)
-        for name, value in _evaluated(b, t, (t - b).abs(), b.abs(), finite, FURTHER).items():
+        for name, value in _evaluate_declared(b, t, (t - b).abs(), b.abs(), finite, FURTHER).items():
             totals[name] += value
     return totals
 
 
-def by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
+def measure_by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
     """Return the totals of two flat tensors."""
     totals = Totals()
     for first in range(0, base.numel(), PIECE):
         piece = slice(first, first + PIECE)
-        totals.add(_piece(base[piece].double(), target[piece].double(), first, tolerance))
+        totals.add(_measure_piece(base[piece].double(), target[piece].double(), first, tolerance))
     return totals
 
 
-def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
-    of_pairs, declared = _pair_numbers(b, t, tolerance)
-    numbers = torch.stack([*side_numbers(b), *side_numbers(t), *(one.double() for one in of_pairs.values())]).tolist()
+def _measure_piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
+    of_pairs, declared = _measure_pair(b, t, tolerance)
+    numbers = torch.stack([*measure_side(b), *measure_side(t), *(one.double() for one in of_pairs.values())]).tolist()
     base_side, target_side = (
-        Side(**named(numbers[at : at + len(SIDE)])) for at in (0, len(SIDE))
+        SideTotals(**name_side_numbers(numbers[at : at + len(SIDE)])) for at in (0, len(SIDE))
     )
     got = dict(zip(of_pairs, numbers[2 * len(SIDE) :], strict=True))
     sums = {name: got[name] for name in ("sum_abs", "sum_rel", "squares", "base_squares", "target_squares", "dot",
                                          "required_atol", "required_rtol")}  # fmt: skip
-    pairs = Pairs(
+    pairs = PairTotals(
         finite=int(got["finite"]), mismatched=int(got["mismatched"]), special=int(got["special"]),
         first_mismatch=first + int(got["first_mismatch"]) if got["mismatched"] else -1, **sums, declared=declared,
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
     )  # fmt: skip
 
 
-def _pair_numbers(b: Any, t: Any, tolerance: Tolerance) -> tuple[dict[str, Any], dict[str, float]]:
+def _measure_pair(b: Any, t: Any, tolerance: Tolerance) -> tuple[dict[str, Any], dict[str, float]]:
     """Return the numbers of a Pairs as tensors of one element, places within the piece, and the declared metrics."""
     finite = torch.isfinite(b) & torch.isfinite(t)
     diff = torch.where(torch.isinf(b) & (b == t), 0.0, (t - b).abs())
@@ -106,10 +106,10 @@ def _pair_numbers(b: Any, t: Any, tolerance: Tolerance) -> tuple[dict[str, Any],
         "infinite": infinite.any(), "infinite_at": infinite.to(torch.int8).argmax(),
         "fp16_overflow": (magnitude > 65504).sum(),
         "fp16_subnormal": ((magnitude < 2.0**-14) & (magnitude > 0)).sum(),
-    }, _evaluated(fb, ft, d, m, finite)  # fmt: skip
+    }, _evaluate_declared(fb, ft, d, m, finite)  # fmt: skip
 
 
-def side_numbers(values: Any) -> list[Any]:
+def measure_side(values: Any) -> list[Any]:
     """Return the numbers of a Side, as tensors; see named."""
     finite = torch.isfinite(values)
     kept = torch.where(finite, values, 0.0)
@@ -127,7 +127,7 @@ def side_numbers(values: Any) -> list[Any]:
 SIDE = ("nan", "inf", "negative_inf", "min", "max", "sum", "squares")
 
 
-def named(numbers: list[float]) -> dict[str, Any]:
+def name_side_numbers(numbers: list[float]) -> dict[str, Any]:
     """Return what ``Side`` takes."""
     found: dict[str, Any] = dict(zip(SIDE, numbers, strict=True))
     return {**found, **{name: int(found[name]) for name in SIDE[:3]}}

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BackendError
-from ...safety.compiled import fingerprint
+from ...safety.compiled import fingerprint_sources
 
-__all__ = ["ARCHIVE", "PAIRS", "SOURCES", "compiled", "kernel_code", "write"]
+__all__ = ["ARCHIVE", "PAIRS", "SOURCES", "compile_modules", "load_kernel_code", "write"]
 
 ARCHIVE = Path(__file__).with_name("kernels.zip")
 SOURCES = ("compare.cu", "device.h", "scan.h", "settle.h", "../held.h")
@@ -37,7 +37,7 @@ _VERSION = "7.0"
 """Of PTX: drivers of CUDA 11.0 and later read it. The compiler writes its own newest one, of which nothing is used."""
 
 
-def kernel_code(name: str, capability: int) -> tuple[str, Iterator[bytes]]:
+def load_kernel_code(name: str, capability: int) -> tuple[str, Iterator[bytes]]:
     """Return the module that has a kernel, and what the driver may load for it on a card of this compute capability
     (90: 9.0).
 
@@ -48,15 +48,15 @@ def kernel_code(name: str, capability: int) -> tuple[str, Iterator[bytes]]:
     text = [f"{one}/{module}.ptx" for one in _TEXT if one <= capability]
     if not text:
         raise BackendError(f"a card of compute capability {capability / 10}", hint="7.0 (Volta) or later is needed")
-    return module, map(_member, (*code[-1:], text[0]))
+    return module, map(_read_member, (*code[-1:], text[0]))
 
 
 @functools.cache
-def _member(member: str) -> bytes:
+def _read_member(member: str) -> bytes:
     """One module of one architecture. Raises BackendError where the archive is of other sources."""
     try:
         with zipfile.ZipFile(ARCHIVE) as archive:
-            if archive.comment.decode() == fingerprint(ARCHIVE.parent, SOURCES):
+            if archive.comment.decode() == fingerprint_sources(ARCHIVE.parent, SOURCES):
                 return archive.read(member)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise BackendError(f"cannot be read ({error})", where=ARCHIVE.name, hint="reinstall precision_debug") from error
@@ -64,9 +64,9 @@ def _member(member: str) -> bytes:
     raise BackendError("the kernels were compiled of other sources", where=ARCHIVE.name, hint=hint)
 
 
-def compiled(modules: Sequence[str] = ("common", *PAIRS)) -> dict[str, bytes]:
+def compile_modules(modules: Sequence[str] = ("common", *PAIRS)) -> dict[str, bytes]:
     """Members of the archive, compiled anew. Raises BackendError."""
-    compiler = _compiler()
+    compiler = _find_compiler()
     folder = ARCHIVE.parent
     headers = {Path(name).name: (folder / name).read_bytes() for name in SOURCES[1:]}
     source = (folder / SOURCES[0]).read_bytes()
@@ -88,15 +88,15 @@ def compiled(modules: Sequence[str] = ("common", *PAIRS)) -> dict[str, bytes]:
 
 def write() -> None:
     """Compile, and put the archive beside the sources."""
-    members = compiled()
+    members = compile_modules()
     with zipfile.ZipFile(ARCHIVE, "w", zipfile.ZIP_LZMA) as archive:
         for member, content in members.items():
             archive.writestr(zipfile.ZipInfo(member), content, zipfile.ZIP_LZMA)
-        archive.comment = fingerprint(ARCHIVE.parent, SOURCES).encode()
-    _member.cache_clear()
+        archive.comment = fingerprint_sources(ARCHIVE.parent, SOURCES).encode()
+    _read_member.cache_clear()
 
 
-def _compiler() -> Any:
+def _find_compiler() -> Any:
     import importlib.util
 
     found = importlib.util.find_spec("nvidia")

@@ -16,7 +16,7 @@ from typing import Any
 from ... import recording, registry
 from ...numbers.arrays import as_array
 from ...observe.store import Store
-from ...pairing.weights import compare_weights, summary
+from ...pairing.weights import compare_weights, summarise_weights
 from ...protocols import (
     Backend,
     Exporter,
@@ -30,15 +30,15 @@ from ...protocols import (
 )
 from ...reasons import Reason, say
 from ...records import SessionSpec, TensorMeta
-from ...run.plan import Opening, maker_of
-from .pairing.attributes import attribute_notes
+from ...run.plan import Opening, find_maker
+from .pairing.attributes import list_attribute_notes
 from .pairing.fingerprint import Fingerprint, pair_by_value, take
 from .pairing.graph import BaseGraph, TargetGraph
 from .pairing.likeness import Names, agree
 from .pairing.repairs import Causes
 from .pairing.same_layer import pair_layers
-from .pairing.verdict import coverage, fault_notes, find_swapped_inputs, pair_outputs, swapped_inputs_note
-from .pairing.walk import Found, walk
+from .pairing.verdict import describe_coverage, find_swapped_inputs, list_fault_notes, note_swapped_inputs, pair_outputs
+from .pairing.walk import FoundPairs, walk
 
 __all__ = ["match_values"]
 
@@ -89,7 +89,7 @@ def match_values(
     target_feeds: the same values under the target's own input names. folder, memory_budget: see Store. Raises
     PrecisionDebugError.
     """
-    maker, path = maker_of(first), second.spec.model.path
+    maker, path = find_maker(first), second.spec.model.path
     assert maker is not None
     able = maker.capabilities
     exporter, keeper = able.exporter, able.layer_keeper
@@ -114,42 +114,46 @@ def match_values(
             known = first.mode.baseline
             weights = able.weight_keeper.weights(first.spec) if able.weight_keeper is not None else {}
             layers = keeper.layers(first.spec) if keeper is not None else {}
-            ours = _run(_opened(first.backend, first.spec, known, feeds), feeds, kept(), built=True)
+            ours = _run(_open_side(first.backend, first.spec, known, feeds), feeds, kept(), built=True)
         fed = feeds if target_feeds is None else target_feeds
-        theirs = _run(_opened(backend, second.spec, reference, fed), fed, kept())
+        theirs = _run(_open_side(backend, second.spec, reference, fed), fed, kept())
         runner = backend.capabilities.operator_runner
         operators = runner.operators(second.spec) if runner is not None else None
         other = backend.capabilities.layer_keeper
-        found, said, differ = _paired(exporter, keeper, other, ours, theirs, operators, path, layers, weights)
+        found, said, differ = _pair_sides(exporter, keeper, other, ours, theirs, operators, path, layers, weights)
         notes = [
-            *_weights(weights, _constants(operators, backend, second.spec), layers, path, right=not said),
-            coverage(found, (known, reference), path, len(theirs.values), len(ours.values)), *said, *differ,
+            *_compare_weights(weights, _list_constants(operators, backend, second.spec), layers, path, right=not said),
+            describe_coverage(found, (known, reference), path, len(theirs.values), len(ours.values)), *said, *differ,
         ]  # fmt: skip
     return Matches(found=found.pairs, refused=found.refused), tuple(notes)
 
 
-def _paired(
+def _pair_sides(
     exporter: Exporter, keeper: LayerKeeper | None, other: LayerKeeper | None, ours: _Run, theirs: _Run,
     operators: Operators | None, path: str, layers: Mapping[str, Layer], weights: Mapping[str, Any],
-) -> tuple[Found, Sequence[Reason], Sequence[Reason]]:  # fmt: skip
+) -> tuple[FoundPairs, Sequence[Reason], Sequence[Reason]]:  # fmt: skip
     """Return the pairs, what is wrong, and which attributes differ. keeper, other: of the baseline's and target's
     layers."""
     modules = exporter.modules_in(path)
     ends = pair_outputs(ours.metas, theirs.metas, ours.values, theirs.values)
     if operators is None:
-        pairs, refused = _by_value(ours.prints(), theirs.prints(), modules)
+        pairs, refused = _pair_by_value(ours.prints(), theirs.prints(), modules)
         taken = {base for base, _ in ends.values()}
         pairs = {**{name: pair for name, pair in pairs.items() if name not in ends and pair[0] not in taken}, **ends}
         if keeper is not None and other is not None:
             known = {name: pair[0] for name, pair in pairs.items()}
             pairs |= pair_layers(ours.metas, theirs.metas, known, keeper.layer_of, other.layer_of)
-        return Found(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}), (), ()
+        return (
+            FoundPairs(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}),
+            (),
+            (),
+        )
     base, target = BaseGraph(ours.metas, ours.values), TargetGraph(operators, theirs.metas, theirs.values)
     exchanged = find_swapped_inputs(base, target, ends)
     if exchanged:
         target.own = {**theirs.values, **exchanged.values}
     mine = [(meta, base.prints[meta.name]) for meta in ours.metas if meta.name in base.prints]
-    pairs, refused = _by_value(mine, _prints(theirs.metas, target.own), modules)
+    pairs, refused = _pair_by_value(mine, _prints(theirs.metas, target.own), modules)
 
     def layer_of(name: str) -> str:
         meta = base.metas.get(name)
@@ -165,14 +169,14 @@ def _paired(
     ends = {name: pair for name, pair in ends.items() if name not in sure or sure[name][0] != pair[0]}
     found = walk(base, target, sure, names=names, outputs=ends, refused=refused)
     causes = Causes(base=base, target=target, found=found, layers=layers, weights=weights, layer_of=layer_of)
-    faults = fault_notes(causes, path)
-    differ = attribute_notes(
+    faults = list_fault_notes(causes, path)
+    differ = list_attribute_notes(
         base, target, found, lambda name: ours.built.get(name, {}), layers, layer_of, path, said=faults
     )
-    return found, (*swapped_inputs_note(exchanged, path), *faults), differ
+    return found, (*note_swapped_inputs(exchanged, path), *faults), differ
 
 
-def _by_value(
+def _pair_by_value(
     ours: Sequence[tuple[TensorMeta, Fingerprint]], theirs: Sequence[tuple[TensorMeta, Fingerprint]],
     modules: Mapping[str, str],
 ) -> tuple[dict[str, tuple[str, str]], Mapping[str, Reason]]:  # fmt: skip
@@ -188,14 +192,14 @@ def _prints(metas: Sequence[TensorMeta], values: Mapping[str, Any]) -> list[tupl
     return [(meta, print_) for meta, print_ in found if print_ is not None]
 
 
-def _constants(operators: Operators | None, backend: Backend, spec: SessionSpec) -> Mapping[str, Any]:
+def _list_constants(operators: Operators | None, backend: Backend, spec: SessionSpec) -> Mapping[str, Any]:
     if operators is not None:
         return operators.constants
     keeper = backend.capabilities.weight_keeper
     return keeper.weights(spec) if keeper is not None else {}
 
 
-def _weights(
+def _compare_weights(
     weights: Mapping[str, Any], file: Mapping[str, Any], layers: Mapping[str, Layer], path: str, *, right: bool
 ) -> Sequence[Reason]:
     """right: nothing in the file was found wrong."""
@@ -203,10 +207,10 @@ def _weights(
         return [say("weights_unchecked")]
     if not file:
         return [say("weights_unreadable", path=path)]
-    return summary(compare_weights(weights, file, layers.values()), path, agrees=right)
+    return summarise_weights(compare_weights(weights, file, layers.values()), path, agrees=right)
 
 
-def _opened(backend: Backend, spec: SessionSpec, mode: str, feeds: Feeds) -> Session:
+def _open_side(backend: Backend, spec: SessionSpec, mode: str, feeds: Feeds) -> Session:
     return backend.open(dataclasses.replace(spec, mode=mode), [feeds])
 
 
@@ -220,13 +224,13 @@ def _run(session: Session, feeds: Feeds, store: Store, *, built: bool = False) -
 
     try:
         session.run(feeds, keep)
-        values = _built(session.replacer, feeds) if built and session.replacer is not None else {}
+        values = _list_build_arguments(session.replacer, feeds) if built and session.replacer is not None else {}
         return _Run(metas=tuple(session.tensors), values=_Kept(store), built=values)
     finally:
         session.close()
 
 
-def _built(session: Replacer, feeds: Feeds) -> Mapping[str, Mapping[str, Any]]:
+def _list_build_arguments(session: Replacer, feeds: Feeds) -> Mapping[str, Mapping[str, Any]]:
     """By tensor. A session may know the arguments of its calls only after a run that could have replaced them."""
     if not session.replaces:
         return {}

@@ -34,7 +34,7 @@ def match_converted(
     """
     with contextlib.ExitStack() as stack:
         ours, theirs = (
-            stack.enter_context(contextlib.closing(_in_float32(side, fed)))
+            stack.enter_context(contextlib.closing(_open_in_float32(side, fed)))
             for side, fed in ((first, feeds), (second, target_feeds))
         )
         store = stack.enter_context(Store(folder=folder, memory_budget=memory_budget))
@@ -47,7 +47,7 @@ def match_converted(
 
         theirs.run(target_feeds, keep)
         found = match_tensors(ours, feeds, list(others.values()), store)
-    pairs = {name: (match.base, _how(match.how, match.distance)) for name, match in found.found.items()}
+    pairs = {name: (match.base, _describe_match(match.how, match.distance)) for name, match in found.found.items()}
     arranged = {
         name: match.arrangement for name, match in found.found.items()
         if match.arrangement.axes or match.arrangement.result != others[name].shape
@@ -59,11 +59,11 @@ def match_converted(
     return Matches(found=pairs, refused=found.refused), arranged, (note,)
 
 
-def _how(how: str, distance: float | None) -> str:
+def _describe_match(how: str, distance: float | None) -> str:
     return how if distance is None else f"{how}, relative distance {distance:.2g}"
 
 
-def _in_float32(side: Opening, feeds: Feeds) -> Session:
+def _open_in_float32(side: Opening, feeds: Feeds) -> Session:
     if side.recording:
         return recording.open_recording(side.recording)
     assert side.mode is not None

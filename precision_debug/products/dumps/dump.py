@@ -67,7 +67,7 @@ def is_dump(path: str) -> bool:
     if place.is_dir():
         if is_outputs(path) or (place / TENSORS).is_dir():  # a partial recording of ours
             return False
-        return any(layout.is_it(place) for layout in LAYOUTS) or next(_files(place), None) is not None
+        return any(layout.is_it(place) for layout in LAYOUTS) or next(_list_files(place), None) is not None
     suffix = place.suffix.lower()
     return place.is_file() and (
         (suffix in _FILES and suffix != ".json") or any(layout.is_it(place) for layout in LAYOUTS)
@@ -80,20 +80,20 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
     if not place.exists():
         raise RecordingError("there is no such folder", where=path, hint="name a folder of tensors")
     layout = next((one for one in LAYOUTS if one.is_it(place)), None)
-    sidecar = _side(place)
+    sidecar = _read_side_file(place)
     found: dict[str, DumpedTensor] = {}
     ranks: dict[str, dict[int, Array]] = {}
     skipped: dict[str, str] = {}
-    listed = layout.files(place) if layout is not None else ((file, "", {}) for file in _files(place))
+    listed = layout.files(place) if layout is not None else ((file, "", {}) for file in _list_files(place))
     for file, called, said in listed:
         relative = str(file.relative_to(place)) if place.is_dir() else file.name
         try:
-            own = {**said, **_about(sidecar, relative)}
+            own = {**said, **_find_side_entry(sidecar, relative)}
             for inside, value, shape in _read(layout, file, str(own.get("dtype", dtype))):
-                whole = "/".join(filter(None, (called or _name(relative, place, file), inside)))
+                whole = "/".join(filter(None, (called or _name_of(relative, place, file), inside)))
                 rank, name = _rank_of(whole)
-                about = {**own, **_about(sidecar, name), **_about(sidecar, inside)}
-                one = _tensor(name, value, shape, relative, about)
+                about = {**own, **_find_side_entry(sidecar, name), **_find_side_entry(sidecar, inside)}
+                one = _make_tensor(name, value, shape, relative, about)
                 if one.name in found and rank in ranks[one.name]:
                     skipped[f"{relative} {inside}".strip()] = f"a second tensor is called {one.name}"
                     continue
@@ -108,7 +108,7 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
             hint=f"files may end in {' '.join(ENDINGS)}",
         )  # fmt: skip
     return Dump(
-        path=path, tensors=tuple(_of_ranks(one, ranks[one.name]) for one in found.values()),
+        path=path, tensors=tuple(_join_ranks(one, ranks[one.name]) for one in found.values()),
         layout="" if layout is None else layout.name, skipped=skipped,
     )
 
@@ -119,14 +119,14 @@ def _read(layout: Layout | None, file: Path, dtype: str) -> Iterator[tuple[str, 
     return read_tensors(file, dtype)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     """Everything in it that may be a tensor, in the order of names."""
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in ENDINGS and path.is_file() and not path.is_symlink():
             yield path
 
 
-def _name(relative: str, place: Path, file: Path) -> str:
+def _name_of(relative: str, place: Path, file: Path) -> str:
     """Return a file's path without its ending; nothing of a file that is the dump itself."""
     return "" if place == file else relative[: -len(file.suffix)]
 
@@ -139,7 +139,7 @@ def _rank_of(name: str) -> tuple[int, str]:
     return number, "/".join(part for part in parts if part not in ranks)
 
 
-def _of_ranks(one: DumpedTensor, values: Mapping[int, Array]) -> DumpedTensor:
+def _join_ranks(one: DumpedTensor, values: Mapping[int, Array]) -> DumpedTensor:
     """Return what the ranks hold of it, the first one first."""
     ranks = sorted(values)
     if ranks == [-1]:
@@ -149,7 +149,7 @@ def _of_ranks(one: DumpedTensor, values: Mapping[int, Array]) -> DumpedTensor:
     return dataclasses.replace(one, value=value, shape=shape, parts=tuple(parts), ranks=tuple(ranks))
 
 
-def _side(place: Path) -> Mapping[str, Any]:
+def _read_side_file(place: Path) -> Mapping[str, Any]:
     path = (place if place.is_dir() else place.parent) / SIDE
     if not path.is_file():
         return {}
@@ -162,7 +162,7 @@ def _side(place: Path) -> Mapping[str, Any]:
     return parsed
 
 
-def _about(sidecar: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _find_side_entry(sidecar: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return what the side file says of a name, with or without its ending or its folders."""
     plain = name.rpartition("/")[2]
     for one in (name, name.rpartition(".")[0], plain, plain.rpartition(".")[0]):
@@ -172,7 +172,7 @@ def _about(sidecar: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return {}
 
 
-def _tensor(
+def _make_tensor(
     name: str, value: Array, shape: tuple[int, ...] | None, file: str, about: Mapping[str, Any]
 ) -> DumpedTensor:  # fmt: skip
     kind = as_dtype(str(about.get("dtype", "")))
@@ -186,7 +186,7 @@ def _tensor(
             shape = tuple(int(size) for size in about["shape"])
             value = value.reshape(shape)
         if about.get("scale") is not None:
-            value = _real(value, about)
+            value = _dequantise(value, about)
     except (TypeError, ValueError) as error:
         raise RecordingError(f"{name}: {error}", where=file) from error
     called = str(about.get("name") or name)
@@ -195,7 +195,7 @@ def _tensor(
     )  # fmt: skip
 
 
-def _real(value: Array, about: Mapping[str, Any]) -> Array:
+def _dequantise(value: Array, about: Mapping[str, Any]) -> Array:
     """(code - zero point) * scale; scales of an axis need a shape."""
     scale, zero = np.asarray(about["scale"], np.float64), np.asarray(about.get("zero_point", 0), np.float64)
     if scale.size > 1:

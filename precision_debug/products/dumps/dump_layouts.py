@@ -37,7 +37,7 @@ class Layout:
     read: Callable[[Path], Iterator[tuple[str, Array, tuple[int, ...] | None]]] | None = None
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -49,14 +49,14 @@ def _json(path: Path) -> Any:
 def _is_trtexec(path: Path) -> bool:
     if path.suffix.lower() != ".json" or not path.is_file():
         return False
-    data = _json(path)
+    data = _read_json(path)
     return isinstance(data, list) and bool(data) and all(
         isinstance(one, dict) and {"name", "dimensions", "values"} <= set(one) for one in data
     )  # fmt: skip
 
 
-def _trtexec(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
-    for one in _json(path) or ():
+def _read_trtexec(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
+    for one in _read_json(path) or ():
         sizes = re.findall(r"\d+", str(one["dimensions"]))
         shape = tuple(map(int, sizes))
         value = np.array(one["values"], np.float32)
@@ -80,7 +80,7 @@ def _is_trtexec_log(path: Path) -> bool:
         return any(_TENSORS.match(_LOGGED.sub("", line)) for line in lines)
 
 
-def _trtexec_log(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
+def _read_trtexec_log(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
     name, inside = "", False
     shape: tuple[int, ...] = ()
     numbers: list[str] = []
@@ -107,7 +107,7 @@ def _is_qnn(path: Path) -> bool:
     return path.is_dir() and any(any(one.glob("**/*.raw")) for one in path.glob("Result_[0-9]*"))
 
 
-def _qnn(path: Path) -> Listed:
+def _read_qnn(path: Path) -> Listed:
     first = min(path.glob("Result_[0-9]*"), key=lambda one: int(re.sub(r"\D", "", one.name) or 0))
     for file in sorted(first.rglob("*")):
         if file.suffix in RAW:
@@ -117,20 +117,20 @@ def _qnn(path: Path) -> Listed:
 # msprobe (MindStudio): stepN/rankN/dump.json {"data": {API: {"output": [{"data_name": FILE, "type", "shape"}]}}} and
 # dump_tensor_data/FILE (mstt/debug/accuracy_tools/msprobe/docs, dump in PyTorch)
 def _is_msprobe(path: Path) -> bool:
-    return path.is_dir() and _first_json(path) is not None
+    return path.is_dir() and _find_first_json(path) is not None
 
 
-def _first_json(path: Path) -> Path | None:
+def _find_first_json(path: Path) -> Path | None:
     for file in sorted(path.rglob("dump.json")):
         if (file.parent / "dump_tensor_data").is_dir():
             return file
     return None
 
 
-def _msprobe(path: Path) -> Listed:
-    listing = _first_json(path)
+def _read_msprobe(path: Path) -> Listed:
+    listing = _find_first_json(path)
     assert listing is not None
-    data = _json(listing)
+    data = _read_json(listing)
     calls = data.get("data", {}) if isinstance(data, dict) else {}
     for name, call in (calls or {}).items():
         words = str(name).split(".")
@@ -149,16 +149,16 @@ def _msprobe(path: Path) -> Listed:
 # RKNN-Toolkit2's accuracy_analysis (seen of 2.5.0): snapshot/map_name_to_file.txt, and beside it golden/ and
 # simulator/, of a board runtime/: text files of numbers, and npy/ with the same in the shapes of the model
 def _is_rknn(path: Path) -> bool:
-    return path.is_dir() and _rknn_map(path) is not None
+    return path.is_dir() and _find_rknn_map(path) is not None
 
 
-def _rknn_map(path: Path) -> Path | None:
+def _find_rknn_map(path: Path) -> Path | None:
     return next((one for one in (path / "map_name_to_file.txt", path.parent / "map_name_to_file.txt") if one.is_file()),
                 None)  # fmt: skip
 
 
-def _rknn(path: Path) -> Listed:
-    listing = _rknn_map(path)
+def _read_rknn(path: Path) -> Listed:
+    listing = _find_rknn_map(path)
     assert listing is not None
     names: dict[str, str] = {}
     for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -171,7 +171,7 @@ def _rknn(path: Path) -> Listed:
         yield file, names.get(file.stem, file.stem), {}
 
 
-def _alone(path: Path) -> Listed:
+def _read_single_file(path: Path) -> Listed:
     yield path, "", {}
 
 
@@ -180,16 +180,16 @@ def _is_recorder(path: Path) -> bool:
     return path.is_dir() and next(path.rglob("index.jsonl"), None) is not None
 
 
-def _recorder(path: Path) -> Listed:
+def _read_recorder(path: Path) -> Listed:
     """Of the first step and sample, every rank."""
     every = sorted(path.rglob("index.jsonl"), key=str)
     step, sample = every[0].parent.parent.parent.name, every[0].parent.name
     for index in every:
         if (index.parent.parent.parent.name, index.parent.name) == (step, sample):
-            yield from _of_rank(index)
+            yield from _read_rank(index)
 
 
-def _of_rank(index: Path) -> Listed:
+def _read_rank(index: Path) -> Listed:
     times: Counter[str] = Counter()
     for line in index.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -207,18 +207,20 @@ def _of_rank(index: Path) -> Listed:
 
 
 # ExecuTorch's ETDump, its debug buffer and, where there is one, its ETRecord: see etdump.py
-def _etdump(path: Path) -> Listed:
+def _read_etdump(path: Path) -> Listed:
     found = find_etdump(path)
     assert found is not None
     yield found, "", {}
 
 
 LAYOUTS = (
-    Layout(name="ExecuTorch ETDump", is_it=lambda path: find_etdump(path) is not None, files=_etdump, read=read_etdump),
-    Layout(name="trtexec --exportOutput", is_it=_is_trtexec, files=_alone, read=_trtexec),
-    Layout(name="trtexec --dumpOutput", is_it=_is_trtexec_log, files=_alone, read=_trtexec_log),
-    Layout(name="precision_debug recorder", is_it=_is_recorder, files=_recorder),
-    Layout(name="msprobe", is_it=_is_msprobe, files=_msprobe),
-    Layout(name="RKNN accuracy_analysis", is_it=_is_rknn, files=_rknn),
-    Layout(name="qnn-net-run", is_it=_is_qnn, files=_qnn),
+    Layout(
+        name="ExecuTorch ETDump", is_it=lambda path: find_etdump(path) is not None, files=_read_etdump, read=read_etdump
+    ),
+    Layout(name="trtexec --exportOutput", is_it=_is_trtexec, files=_read_single_file, read=_read_trtexec),
+    Layout(name="trtexec --dumpOutput", is_it=_is_trtexec_log, files=_read_single_file, read=_read_trtexec_log),
+    Layout(name="precision_debug recorder", is_it=_is_recorder, files=_read_recorder),
+    Layout(name="msprobe", is_it=_is_msprobe, files=_read_msprobe),
+    Layout(name="RKNN accuracy_analysis", is_it=_is_rknn, files=_read_rknn),
+    Layout(name="qnn-net-run", is_it=_is_qnn, files=_read_qnn),
 )

@@ -13,21 +13,21 @@ import numpy as np
 
 from ... import recording, registry
 from ...errors import RecordingError, UsageError
-from ...feeds import FeedSet, turned_axes
-from ...numbers.narrowing import narrow_type, rounded
+from ...feeds import FeedSet, find_channel_transpose
+from ...numbers.narrowing import narrow_type, round_values
 from ...observe.store import Store
-from ...pairing.arrangement import arrange, arrangements
+from ...pairing.arrangement import arrange, list_arrangements
 from ...protocols import Feeds, Session
 from ...reasons import Reason, say
 from ...records import InputMeta, TensorMeta
-from ...run.content import model_digest
-from ...run.plan import Opening, Plan
+from ...run.content import digest_model
+from ...run.plan import Opening, RunPlan
 from .dump import Dump, DumpedTensor, is_dump, read_dump
 from .match_tensors import TensorMatches, match_tensors
 from .pairing.found_tensor import FoundTensor
-from .pairing.likeness import same_names
+from .pairing.likeness import match_names
 
-__all__ = ["RecordedDump", "dumped_inputs", "is_dump", "record_dump", "with_recorded_dumps"]
+__all__ = ["RecordedDump", "is_dump", "read_dumped_inputs", "record_dump", "with_recorded_dumps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +48,7 @@ class RecordedDump:
     precision: str = ""
 
 
-def with_recorded_dumps(plan: Plan, feed_set: FeedSet, folder: Path) -> Plan:
+def with_recorded_dumps(plan: RunPlan, feed_set: FeedSet, folder: Path) -> RunPlan:
     """Return a plan whose dumps are recordings. Raises PrecisionDebugError."""
     sides = {"baseline": plan.baseline, "target": plan.target}
     if not any(side is not None and side.dump for side in sides.values()):
@@ -84,7 +84,7 @@ def record_dump(
         for one in dump.tensors
     ]  # fmt: skip
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(contextlib.closing(_in_float32(live, feeds)))
+        session = stack.enter_context(contextlib.closing(_open_in_float32(live, feeds)))
         store = stack.enter_context(Store(folder=folder.parent if folder is not None else None, memory_budget=1 << 31))
         matches = match_tensors(session, feeds, others, store)
         metas = tuple(session.tensors)
@@ -95,23 +95,23 @@ def record_dump(
         )  # fmt: skip
     named = matches.tensors
     values = {
-        match.base: arrange(_real(named[name].forms[match.form].value), match.arrangement)
+        match.base: arrange(_to_real_array(named[name].forms[match.form].value), match.arrangement)
         for name, match in matches.found.items()
     }
-    precision = _shown_precision(_telling(dump, matches, metas))
+    precision = _find_shown_precision(_list_telling_tensors(dump, matches, metas))
     recorded = RecordedDump(dump=dump, matches=matches, tensors=metas, precision=precision)
     if folder is not None:
         _write(recorded, live, feeds, values, folder)
     return recorded
 
 
-def dumped_inputs(path: str, metas: Sequence[InputMeta]) -> dict[str, Array]:
+def read_dumped_inputs(path: str, metas: Sequence[InputMeta]) -> dict[str, Array]:
     """Return the model's inputs, where the dump holds all of them under their names; {} otherwise. Raises
     RecordingError."""
     dump = read_dump(path)
     by_name = {one.name: one for one in dump.tensors}
     found: dict[str, Array] = {}
-    names = same_names(list(by_name), [meta.name for meta in metas])
+    names = match_names(list(by_name), [meta.name for meta in metas])
     there = {base: name for name, (base, _) in names.items()}
     for meta in metas:
         one = by_name.get(there.get(meta.name, ""))
@@ -121,24 +121,24 @@ def dumped_inputs(path: str, metas: Sequence[InputMeta]) -> dict[str, Array]:
         if not all(isinstance(size, int) for size in meta.shape):  # open sizes are what the dump has
             if one.shape is None or len(one.shape) != len(meta.shape):
                 return {}
-            axes = turned_axes(one.shape, meta)
+            axes = find_channel_transpose(one.shape, meta)
             found[meta.name] = np.ascontiguousarray(value.transpose(axes)) if axes else value
             continue
         wanted = tuple(int(size) for size in meta.shape)
-        fits = arrangements(one.shape, wanted) if value.size == int(np.prod(wanted)) else []
+        fits = list_arrangements(one.shape, wanted) if value.size == int(np.prod(wanted)) else []
         if len(fits) != 1:
             return {}
         found[meta.name] = arrange(value, fits[0])
     return found
 
 
-def _in_float32(live: Opening, feeds: Feeds) -> Session:
+def _open_in_float32(live: Opening, feeds: Feeds) -> Session:
     assert live.mode is not None
     backend, mode = registry.find(live.spec.model, live.mode.baseline)
     return backend.open(dataclasses.replace(live.spec, mode=mode.name), [feeds])
 
 
-def _real(value: Array) -> Array:
+def _to_real_array(value: Array) -> Array:
     return value.astype(np.float32) if value.dtype == np.float64 else value
 
 
@@ -155,7 +155,7 @@ def _write(recorded: RecordedDump, live: Opening, feeds: Feeds, values: Mapping[
             name, match = by_base[meta.name]
             file, value = files[matches.tensors[name].of or name], values[meta.name]
             writer(meta.op_type, meta.name, value)
-            held = "int8" if recorded.precision == "int8" and on_steps(value) else file.held
+            held = "int8" if recorded.precision == "int8" and are_on_steps(value) else file.held
             quantised = held in {"int8", "uint8"} and value.dtype.kind == "f"
             listed.append(
                 dataclasses.replace(
@@ -166,12 +166,12 @@ def _write(recorded: RecordedDump, live: Opening, feeds: Feeds, values: Mapping[
         ends = {meta.name: values[meta.name] for meta in recorded.tensors if meta.is_output and meta.name in values}
         writer.finish(
             mode="dump", precision=recorded.precision, model=live.spec.model.path, feeds=feeds, tensors=listed,
-            digest=model_digest(live.spec.model),
-            backend=live.backend.name if live.backend is not None else "", outputs=ends, notes=_notes(recorded),
+            digest=digest_model(live.spec.model),
+            backend=live.backend.name if live.backend is not None else "", outputs=ends, notes=_list_notes(recorded),
         )  # fmt: skip
 
 
-def _notes(recorded: RecordedDump) -> list[Reason]:
+def _list_notes(recorded: RecordedDump) -> list[Reason]:
     dump, matches = recorded.dump, recorded.matches
     notes = [
         say(
@@ -190,7 +190,7 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
     return notes
 
 
-def _telling(
+def _list_telling_tensors(
     dump: Dump, matches: TensorMatches, metas: Sequence[TensorMeta]
 ) -> list[DumpedTensor]:
     """Return the tensors that the tool computed and that belong to the model.
@@ -211,24 +211,24 @@ def _telling(
     return [one for one in dump.tensors if computed(one)]
 
 
-def _shown_precision(tensors: Sequence[DumpedTensor]) -> str:
+def _find_shown_precision(tensors: Sequence[DumpedTensor]) -> str:
     """Return the precision that the values of the float tensors show.
 
     It is what they can only come from: the even steps of INT8 (in a third of them, as what an operator adds up inside
     is wide), or in most of them FP16's or BF16's values."""
     telling = [one for one in tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]
-    if sum(one.held in {"int8", "uint8"} or on_steps(one.value) for one in telling) * 3 > len(telling):
+    if sum(one.held in {"int8", "uint8"} or are_on_steps(one.value) for one in telling) * 3 > len(telling):
         return "int8"
     large = [np.asarray(one.value).reshape(-1)[: 1 << 16] for one in tensors if one.value.size >= _LARGE]
     floats = [value.astype(np.float32) for value in large if value.dtype.kind == "f" or "float" in value.dtype.name]
     for name in ("bfloat16", "float16"):
-        kept = [np.array_equal(one, rounded(one, narrow_type(name)), equal_nan=True) for one in floats]
+        kept = [np.array_equal(one, round_values(one, narrow_type(name)), equal_nan=True) for one in floats]
         if floats and sum(kept) > 0.9 * len(kept):
             return name
     return ""
 
 
-def on_steps(value: Any) -> bool:
+def are_on_steps(value: Any) -> bool:
     """Return whether all values are whole multiples of one step apart, 255 of them at most, as quantised to 8 bits."""
     flat = np.asarray(value).reshape(-1)
     if flat.dtype.kind != "f" or flat.size < _FEW:

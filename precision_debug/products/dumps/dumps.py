@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from ... import recording, registry
-from ...cli.parser import flag, language_of, parse, verb_parser
+from ...cli.parser import choose_language, make_flag, make_verb_parser, parse
 from ...cli.reading import with_a_mode
 from ...codec import decode, encode
 from ...errors import RecordingError, UsageError
 from ...feeds import make_feeds
 from ...reasons import Text, same, say
 from ...records import ModelFiles, RunSpec
-from ...report.words import explained
-from ...run.child import Said, called
+from ...report.words import explain_reason
+from ...run.child import Said, call_in_child
 from ...run.plan import make_plan
-from ...safety.untrusted import visible
+from ...safety.untrusted import make_visible
 from ...settings.setting import parse_shapes
-from .dumped import RecordedDump, dumped_inputs, is_dump, record_dump
+from .dumped import RecordedDump, is_dump, read_dumped_inputs, record_dump
 from .match_tensors import TensorMatch
 
-__all__ = ["pair", "run"]
+__all__ = ["pair_in_child", "run"]
 
 _STRANGE = Text("no tensor of the model has its size and values", "模型中没有与其大小和数值相同的张量")
 
@@ -56,7 +56,7 @@ DIR 是任意张量目录：.npy、.npz、.safetensors、.pt、原始字节（.r
 
 def run(arguments: Sequence[str]) -> int:
     """Print the pairs and what is left; 0, or an error."""
-    args = parse(verb_parser("dumps", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args = parse(make_verb_parser("dumps", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     model = ModelFiles(model_file=args.model_file, params_file=args.params_file, model_dir=args.model_dir)
     if not model.path:
         raise UsageError(say("no_model"), hint="precision_debug dumps DIR --model_file M")
@@ -67,32 +67,33 @@ def run(arguments: Sequence[str]) -> int:
     job = {
         "dump": args.dump, "model": encode(model), "run_mode": args.run_mode, "inputs": args.inputs,
         "shapes": {name: list(shape) for name, shape in parse_shapes(args.input_shapes).items()},
-        "record": args.record, "dtype": args.dtype, "language": language_of(args.lang),
+        "record": args.record, "dtype": args.dtype, "language": choose_language(args.lang),
     }  # fmt: skip
-    paired = called(f"{__name__}:pair", job, where=args.dump, verbose=args.verbose)
+    paired = call_in_child(f"{__name__}:pair_in_child", job, where=args.dump, verbose=args.verbose)
     for line in paired["lines"]:
-        print(visible(line))
+        print(make_visible(line))
     if args.record:
-        print(visible(Text(f"recording: {args.record}", f"录制：{args.record}").of(language_of(args.lang))))
+        print(make_visible(Text(f"recording: {args.record}", f"录制：{args.record}").of(choose_language(args.lang))))
     return 0
 
 
 _FLAGS = (
-    flag("dump", "the folder, or a file of several tensors", "目录，或含多个张量的文件", metavar="DIR"),
-    flag("--model_file", "the model that it was made from", "导出所用的模型", metavar="M"),
-    flag("--params_file", "its parameters", "其参数文件", metavar="P"),
-    flag("--model_dir", "the model's folder", "模型所在的目录", metavar="D"),
-    flag("--run_mode", "as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）", metavar="MODE"),
-    flag("--inputs", "the inputs that the dump was made from (default: those in it)",
+    make_flag("dump", "the folder, or a file of several tensors", "目录，或含多个张量的文件", metavar="DIR"),
+    make_flag("--model_file", "the model that it was made from", "导出所用的模型", metavar="M"),
+    make_flag("--params_file", "its parameters", "其参数文件", metavar="P"),
+    make_flag("--model_dir", "the model's folder", "模型所在的目录", metavar="D"),
+    make_flag("--run_mode", "as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）",
+    metavar="MODE"),
+    make_flag("--inputs", "the inputs that the dump was made from (default: those in it)",
          "生成该导出所用的输入（默认取其中的输入）", metavar="FILE"),
-    flag("--input_shapes", "shapes of inputs", "输入的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
-    flag("--record", "save a recording there", "将录制保存到此目录", metavar="OUT"),
-    flag("--dtype", "type of raw bytes (default: float32)", "原始字节的类型（默认 float32）", metavar="TYPE",
+    make_flag("--input_shapes", "shapes of inputs", "输入的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
+    make_flag("--record", "save a recording there", "将录制保存到此目录", metavar="OUT"),
+    make_flag("--dtype", "type of raw bytes (default: float32)", "原始字节的类型（默认 float32）", metavar="TYPE",
          default="float32"),
 )  # fmt: skip
 
 
-def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
+def pair_in_child(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
     """In a child process: the lines to print."""
     model = decode(ModelFiles, job["model"])
     shapes = {name: tuple(shape) for name, shape in job["shapes"].items()}
@@ -103,7 +104,7 @@ def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
         spec = RunSpec(model=model, run_mode=mode, record="-")
         live = make_plan(spec, work_dir=str(place)).target
         metas = live.inputs()
-        feeds = {} if job["inputs"] else dumped_inputs(job["dump"], metas)
+        feeds = {} if job["inputs"] else read_dumped_inputs(job["dump"], metas)
         if not feeds and not job["inputs"]:
             raise RecordingError(
                 "holds no inputs of the model", where=job["dump"],
@@ -116,10 +117,10 @@ def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
     if job["run_mode"] and job["run_mode"] not in {mode.name for _, mode in registry.modes_for(model)}:
         registry.find(model, job["run_mode"])
     found = with_a_mode(model, job["run_mode"], of_mode, verbose=True)
-    return {"lines": [line.of(job["language"]) for line in _lines(found)]}
+    return {"lines": [line.of(job["language"]) for line in _format_matches(found)]}
 
 
-def _lines(found: RecordedDump) -> list[Text]:
+def _format_matches(found: RecordedDump) -> list[Text]:
     dump, matches = found.dump, found.matches
     many, layout = len(dump.tensors), dump.layout
     lines = [
@@ -133,7 +134,7 @@ def _lines(found: RecordedDump) -> list[Text]:
     order = {meta.name: place for place, meta in enumerate(found.tensors)}
     files = {one.name: one.file for one in dump.tensors}
     for name, match in sorted(matches.found.items(), key=lambda item: order[item[1].base]):
-        of, how = files[matches.tensors[name].of or name], _how(match)
+        of, how = files[matches.tensors[name].of or name], _describe_match(match)
         lines.append(
             Text(f"  {match.base}  <-  {name}  ({of}): {how.en}", f"  {match.base}  <-  {name}（{of}）：{how.zh}")
         )
@@ -146,15 +147,15 @@ def _lines(found: RecordedDump) -> list[Text]:
         )
     )
     for name in left:
-        why = explained(matches.refused[name]) if name in matches.refused else _STRANGE
+        why = explain_reason(matches.refused[name]) if name in matches.refused else _STRANGE
         lines.append(Text(f"  {name}: {why.en}", f"  {name}：{why.zh}"))
     for file, said in dump.skipped.items():
-        lines.append(Text(f"  {file}: not read: {said}", f"  {file}：未读取：{explained(said).zh}"))
+        lines.append(Text(f"  {file}: not read: {said}", f"  {file}：未读取：{explain_reason(said).zh}"))
     lines.append(Text(f"left over in the model: {len(matches.missing)}", f"模型中剩余：{len(matches.missing)}"))
     return [*lines, *(same(f"  {name}") for name in matches.missing)]
 
 
-def _how(match: TensorMatch) -> Text:
+def _describe_match(match: TensorMatch) -> Text:
     axes = match.arrangement.axes
     en, zh = match.how, _HOW.get(match.how, match.how)
     if axes:

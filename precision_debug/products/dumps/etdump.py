@@ -63,20 +63,20 @@ def find_etdump(path: Path) -> Path | None:
 
 def read_etdump(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
     """Yield each tensor of the first run that has any: its name, and what it held. Raises RecordingError."""
-    logged = _logged(path)
+    logged = _read_logged(path)
     if not logged:
         raise RecordingError(
             "its run kept no tensors: load the program with a debug buffer (enable_etdump=True, debug_buffer_size=…)",
             where=str(path),
         )  # fmt: skip
-    buffer, record = _beside(path)
-    known = _names(record) if record is not None else {}
+    buffer, record = _read_companions(path)
+    known = _read_names(record) if record is not None else {}
     times: Counter[str] = Counter()
     seen: set[tuple[tuple[int, ...], bytes]] = set()
-    for number, several in _by_instruction(logged):
+    for number, several in _group_by_instruction(logged):
         name = known.get(number, f"{number:03d}") if number != _NONE else "output"
         for place, one in enumerate(several, start=1):
-            value = _value(one, buffer, path)
+            value = _read_value(one, buffer, path)
             content = tuple(value.shape), value.tobytes()
             # a delegate logs what it reads before what it writes, and the program its outputs once more at the end
             if content in seen and (place < len(several) or number == _NONE):
@@ -86,7 +86,7 @@ def read_etdump(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None
             yield name if times[name] == 1 else f"{name}#{times[name]}", value, tuple(value.shape)
 
 
-def _by_instruction(logged: Sequence[_Logged]) -> Iterator[tuple[int, list[_Logged]]]:
+def _group_by_instruction(logged: Sequence[_Logged]) -> Iterator[tuple[int, list[_Logged]]]:
     """Yield what each instruction logged, empty tensors left out; -1 for what comes after the last one."""
     last, ended = _NONE, False
     for number, group in itertools.groupby(logged, key=lambda one: one.instruction):
@@ -97,7 +97,7 @@ def _by_instruction(logged: Sequence[_Logged]) -> Iterator[tuple[int, list[_Logg
             yield _NONE if ended else number, several
 
 
-def _beside(path: Path) -> tuple[bytes, Path | None]:
+def _read_companions(path: Path) -> tuple[bytes, Path | None]:
     """Return the debug buffer's bytes, and the ETRecord where there is one: those of its own stem first."""
     others = [one for one in path.parent.iterdir() if one.is_file() and one.suffix.lower() not in ENDINGS]
     others.sort(key=lambda one: (one.stem != path.stem, one.name))
@@ -125,7 +125,7 @@ def _is_record(path: Path) -> bool:
         return False
 
 
-def _names(path: Path) -> Mapping[int, str]:
+def _read_names(path: Path) -> Mapping[int, str]:
     """Instruction to the module that its last node is of, and the node's name."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -148,7 +148,7 @@ def _names(path: Path) -> Mapping[int, str]:
     return {number: by_handle[handle] for number, handle in last.items() if handle in by_handle}
 
 
-def _value(one: _Logged, buffer: bytes, path: Path) -> Array:
+def _read_value(one: _Logged, buffer: bytes, path: Path) -> Array:
     kind, size = _TYPES.get(one.kind, ("", 0))
     if not kind:
         raise RecordingError(f"instruction {one.instruction}: its scalar type {one.kind} is not known", where=str(path))
@@ -167,21 +167,21 @@ def _value(one: _Logged, buffer: bytes, path: Path) -> Array:
 class _Table:
     def __init__(self, content: bytes, place: int) -> None:
         self.content, self.place = content, place
-        self._fields = place - _at("<i", content, place)
-        self._length = _at("<H", content, self._fields)
+        self._fields = place - _read_number("<i", content, place)
+        self._length = _read_number("<H", content, self._fields)
 
     def _field(self, number: int) -> int:
         place = 4 + 2 * number
-        held = _at("<H", self.content, self._fields + place) if place + 2 <= self._length else 0
+        held = _read_number("<H", self.content, self._fields + place) if place + 2 <= self._length else 0
         return self.place + held if held else 0
 
     def number(self, field: int, form: str, otherwise: int = 0) -> int:
         place = self._field(field)
-        return int(_at(form, self.content, place)) if place else otherwise
+        return int(_read_number(form, self.content, place)) if place else otherwise
 
     def table(self, field: int) -> _Table | None:
         place = self._field(field)
-        return _Table(self.content, place + _at("<I", self.content, place)) if place else None
+        return _Table(self.content, place + _read_number("<I", self.content, place)) if place else None
 
     def numbers(self, field: int) -> tuple[int, ...]:
         place, length = self._vector(field)
@@ -191,47 +191,47 @@ class _Table:
         place, length = self._vector(field)
         for number in range(length):
             here = place + 4 * number
-            yield _Table(self.content, here + _at("<I", self.content, here))
+            yield _Table(self.content, here + _read_number("<I", self.content, here))
 
     def _vector(self, field: int) -> tuple[int, int]:
         place = self._field(field)
         if not place:
             return 0, 0
-        place += _at("<I", self.content, place)
-        length = _at("<I", self.content, place)
+        place += _read_number("<I", self.content, place)
+        length = _read_number("<I", self.content, place)
         if place + 4 + length > len(self.content):
             raise IndexError("a vector ends behind the file")
         return place + 4, length
 
 
-def _at(form: str, content: bytes, place: int) -> int:
+def _read_number(form: str, content: bytes, place: int) -> int:
     if place < 0:
         raise IndexError("an offset leads out of the file")
     found: int = struct.unpack_from(form, content, place)[0]
     return found
 
 
-def _logged(path: Path) -> list[_Logged]:
+def _read_logged(path: Path) -> list[_Logged]:
     try:
-        return _first_run(path.read_bytes())
+        return _find_first_run(path.read_bytes())
     except (struct.error, IndexError, OverflowError, RecursionError, OSError) as error:
         raise RecordingError(f"is no ETDump that can be read ({error})", where=str(path)) from error
 
 
-def _first_run(content: bytes) -> list[_Logged]:
+def _find_first_run(content: bytes) -> list[_Logged]:
     """Return what the first run logged that logged anything."""
     start = 4 if content[8:12] == b"ED00" else 0  # some writers put the size in front
     if content[start + 4 : start + 8] != b"ED00":
         raise IndexError("its identifier is not ED00")
-    root = _Table(content[start:], _at("<I", content, start))
+    root = _Table(content[start:], _read_number("<I", content, start))
     for run in root.tables(1):
-        found = [one for event in run.tables(3) for one in _of_event(event)]
+        found = [one for event in run.tables(3) for one in _read_event(event)]
         if found:
             return found
     return []
 
 
-def _of_event(event: _Table) -> Iterator[_Logged]:
+def _read_event(event: _Table) -> Iterator[_Logged]:
     debug = event.table(2)
     entry = debug.table(2) if debug is not None else None
     if debug is None or entry is None:

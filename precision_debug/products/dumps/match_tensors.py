@@ -18,14 +18,14 @@ import numpy as np
 
 from ...numbers.arrays import as_array
 from ...observe.store import Store
-from ...pairing.arrangement import Arrangement, arrange, arrangements
+from ...pairing.arrangement import Arrangement, arrange, list_arrangements
 from ...protocols import Feeds, Session
 from ...reasons import Reason, say
 from ...records import TensorMeta
 from .pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
-from .pairing.found_tensor import FoundTensor, by_stage
-from .pairing.fused import Projections, Stack, best_stack, projections, same_module
-from .pairing.likeness import SURE, by_module, same_names
+from .pairing.found_tensor import FoundTensor, group_by_stage
+from .pairing.fused import Projections, Stack, find_best_stack, find_projections, is_same_module
+from .pairing.likeness import SURE, map_modules, match_names
 
 __all__ = ["TensorMatch", "TensorMatches", "match_tensors"]
 
@@ -126,13 +126,13 @@ class _Work:
         self.metas = {meta.name: meta for meta in session.tensors if meta.name in store}
         self.shapes = {name: held.shape for name in self.metas if (held := store.get(name)) is not None}
         self.prints = {name: p for name in self.metas if (p := take(store.get(name))) is not None}
-        self.projections = projections(list(self.metas.values()), self.shapes, self.prints)
+        self.projections = find_projections(list(self.metas.values()), self.shapes, self.prints)
         self.stacks: Counter[Stack] = Counter()
-        self.others = {one.name: one for one in by_stage(others, self.alike)}
+        self.others = {one.name: one for one in group_by_stage(others, self.alike)}
         self._views.clear()
-        names, modules = list(self.metas), by_module(list(self.metas))
-        self.called = dict(same_names(list(self.others), names))
-        for name, (module, level) in same_names(list(self.others), list(modules)).items():
+        names, modules = list(self.metas), map_modules(list(self.metas))
+        self.called = dict(match_names(list(self.others), names))
+        for name, (module, level) in match_names(list(self.others), list(modules)).items():
             if name not in self.called or level < SURE <= self.called[name][1]:
                 self.called[name] = modules[module], level
         for name, (base, level) in self.called.items():
@@ -144,7 +144,7 @@ class _Work:
         if (name, shape) not in self._views:
             count, listed = int(np.prod(shape, dtype=np.int64)), []
             for place, form in enumerate(self.others[name].forms):
-                for how in arrangements(form.shape, shape) if form.value.size == count else ():
+                for how in list_arrangements(form.shape, shape) if form.value.size == count else ():
                     print_ = take(arrange(form.value, how))
                     if print_ is not None:
                         listed.append(_View(arrangement=how, form=place, print_=print_))
@@ -161,7 +161,7 @@ class _Work:
         views = self.views(name, self.shapes[base])
         if not views or base not in prints:
             return None
-        distances = [_distance(prints[base].own, view.print_.own) for view in views]
+        distances = [_measure_distance(prints[base].own, view.print_.own) for view in views]
         near = min(distances) <= ALIKE  # else values do not tell, and the layout of the others does
         votes = [0 if near else -self.votes[view.arrangement.axes] for view in views]
         best = min(range(len(views)), key=lambda at: (votes[at], distances[at]))
@@ -215,11 +215,11 @@ class _Work:
                         continue
                     if any(base in self.taken for base in group.names):
                         continue
-                    fit = best_stack(form.value, group, prints, ranks=ranks, known=tuple(self.stacks))
+                    fit = find_best_stack(form.value, group, prints, ranks=ranks, known=tuple(self.stacks))
                     if fit is not None and (best is None or fit[1] < best[1]):
                         best = group, fit[1], fit[0]
                     modules = [base.rpartition("/")[0] or base for base in group.names]
-                    if fit is None and best is None and by_name and same_module(name, modules):
+                    if fit is None and best is None and by_name and is_same_module(name, modules):
                         stack = self.likely(form.value, group, ranks)
                         best = (group, np.inf, stack) if stack is not None else None
                 if best is not None:
@@ -337,7 +337,7 @@ class _Work:
             there = take(value)
             if value.shape != array.shape or print_ is None or there is None:
                 return None
-            near = _distance(print_.own, there.own)
+            near = _measure_distance(print_.own, there.own)
             if near <= ALIKE:
                 explained[name] = near
             return value.astype(array.dtype)
@@ -382,7 +382,7 @@ class _Work:
             name, view = exact[0], self.views(exact[0], self.shapes[base])[0]
         prints, _ = self.replayed({base: (name, view)})
         how = "one of equal copies" if twins else "position and value"
-        self.take(name, base, how, view, _distance(self.prints[base].own, view.print_.own))
+        self.take(name, base, how, view, _measure_distance(self.prints[base].own, view.print_.own))
         self.by_value(prints, _MADE)
 
     def trial(self, name: str, base: str) -> tuple[float, _View | None]:
@@ -439,6 +439,6 @@ class _Work:
                 self.take(fits[0], base, "the output, the only one left of its size", *near)
 
 
-def _distance(known: Array, other: Array) -> float:
+def _measure_distance(known: Array, other: Array) -> float:
     norm = max(float(np.linalg.norm(known)), float(np.linalg.norm(other)))
     return float(np.linalg.norm(known - other)) / norm if norm else 0.0

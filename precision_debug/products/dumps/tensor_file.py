@@ -60,13 +60,13 @@ def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Arra
                 for name, value in values.items():
                     yield name, np.asarray(value), tuple(np.shape(value))
         elif ending == ".safetensors":
-            yield from _safetensors(path)
+            yield from _read_safetensors(path)
         elif ending in {".pt", ".pth"}:
-            yield from _torch(path)
+            yield from _read_torch(path)
         elif ending in TEXT:
-            yield "", _text(path), None
+            yield "", _read_text(path), None
         else:
-            yield "", _raw(path, dtype), None
+            yield "", _read_raw(path, dtype), None
     except RecordingError:
         raise
     except Exception as error:
@@ -74,7 +74,7 @@ def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Arra
         raise RecordingError(f"holds no tensor that can be read ({what})", where=str(path)) from error
 
 
-def _raw(path: Path, dtype: str) -> Array:
+def _read_raw(path: Path, dtype: str) -> Array:
     kind = as_dtype(dtype)
     if kind is None:
         raise RecordingError(f"{dtype} is not a numeric type", where=str(path), hint="float32, float16, uint8, …")
@@ -84,7 +84,7 @@ def _raw(path: Path, dtype: str) -> Array:
     return np.fromfile(path, kind)
 
 
-def _text(path: Path) -> Array:
+def _read_text(path: Path) -> Array:
     """Return numbers between blanks, commas or brackets, and nothing else."""
     if path.stat().st_size > _MOST_TEXT:
         raise RecordingError("is too long for text", where=str(path), hint="write .npy or .raw")
@@ -92,7 +92,7 @@ def _text(path: Path) -> Array:
     return np.array(words, np.float64).astype(np.float32)
 
 
-def _safetensors(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
+def _read_safetensors(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
     """Yield the format: 8 bytes of the header's length, a JSON header, the bytes (huggingface.co/docs/safetensors)."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -112,23 +112,23 @@ def _safetensors(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
             yield name, np.zeros(shape, kind), shape
 
 
-def _torch(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
+def _read_torch(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
     """PyTorch's archive since 1.6: data.pkl names storages, which lie beside it as bytes."""
     with zipfile.ZipFile(path) as archive:
         [listing] = [name for name in archive.namelist() if name.endswith("data.pkl")]
         found = _Tensors(io.BytesIO(archive.read(listing)), archive, listing.removesuffix("data.pkl")).load()
-    yield from _named(found, "")
+    yield from _name_tensors(found, "")
 
 
-def _named(value: Any, name: str) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
+def _name_tensors(value: Any, name: str) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
     if isinstance(value, np.ndarray):
         yield name, value, tuple(value.shape)
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _named(one, f"{name}.{key}" if name else str(key))
+            yield from _name_tensors(one, f"{name}.{key}" if name else str(key))
     elif isinstance(value, (list, tuple)):
         for place, one in enumerate(value):
-            yield from _named(one, f"{name}.{place}" if name else str(place))
+            yield from _name_tensors(one, f"{name}.{place}" if name else str(place))
 
 
 class _Tensors(pickle.Unpickler):
@@ -142,7 +142,7 @@ class _Tensors(pickle.Unpickler):
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if module == "torch._utils" and name in {"_rebuild_tensor_v2", "_rebuild_tensor"}:
-            return _rebuilt
+            return _rebuild_tensor
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda data, *_: data
         if module == "torch" and name in _STORAGES:
@@ -157,7 +157,7 @@ class _Tensors(pickle.Unpickler):
         return np.frombuffer(self._archive.read(f"{self._folder}data/{key}"), dtype)
 
 
-def _rebuilt(storage: Array, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Array:
+def _rebuild_tensor(storage: Array, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Array:
     reach = offset + sum((one - 1) * step for one, step in zip(size, stride, strict=True)) + 1
     count = math.prod(size)
     if min([*size, *stride, offset], default=0) < 0 or (count and reach > storage.size):

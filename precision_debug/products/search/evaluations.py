@@ -15,17 +15,26 @@ from typing import Any, TypeVar
 
 from ...codec import encode
 from ...errors import OutputError, RecordingError
-from ...events import Evaluated, Event, Kept, Trying, written
+from ...events import Evaluated, Event, Kept, Trying, to_plain_event
 from ...reasons import Reason, say
 from ...records import RunSpec
-from ...run.content import command_contents, contents, digest_of, named_contents
+from ...run.content import digest_command, digest_contents, digest_named, digest_value
 from ...run.journal import Journal, read_events
 from ...search import Evaluation
 from ...search.request import SearchRequest
 
 __all__ = [
-    "BEGIN_ANEW", "HELD_OUT", "JOINED", "ROUGH", "TRADE", "Evaluations", "counts", "crashed", "is_rough", "key_of",
-    "words",
+    "BEGIN_ANEW",
+    "HELD_OUT",
+    "JOINED",
+    "ROUGH",
+    "TRADE",
+    "Evaluations",
+    "describe_evaluation",
+    "is_counted",
+    "is_rough",
+    "make_search_key",
+    "note_crash",
 ]  # fmt: skip
 
 _E = TypeVar("_E", Evaluated, Kept)
@@ -41,12 +50,12 @@ def is_rough(what: str) -> bool:
     return what.startswith(ROUGH)
 
 
-def counts(what: str) -> bool:
+def is_counted(what: str) -> bool:
     """Return whether it is one of the sets that the search tries, and no check of one."""
     return not what.startswith((HELD_OUT, JOINED, TRADE))
 
 
-def words(what: str, samples: int) -> Reason:
+def describe_evaluation(what: str, samples: int) -> Reason:
     """As people read it."""
     if what.startswith(HELD_OUT):
         return say("set_held_out", count=samples)
@@ -111,7 +120,7 @@ class Evaluations:
     def end(self, evaluation: Evaluation, what: str = "") -> None:
         """A set was run."""
         key = self._key(evaluation.mode, evaluation.kept, what)
-        self._known[key] = _checked(Evaluated(key=key, evaluation=evaluation))
+        self._known[key] = _check_event(Evaluated(key=key, evaluation=evaluation))
         self._journal.write(self._known[key])
 
     def damaged(self, why: str) -> OutputError:
@@ -126,13 +135,13 @@ class Evaluations:
 
     def keep(self, what: str, value: Any, kept: Sequence[str] = ()) -> None:
         """Keep plain values under a name."""
-        self._journal.write(_checked(Kept(key=self._key("", kept, what), value=encode(value))))
+        self._journal.write(_check_event(Kept(key=self._key("", kept, what), value=encode(value))))
 
     def _key(self, mode: str, kept: Sequence[str], what: str) -> str:
-        return digest_of([self.key, what, mode, sorted(kept)])
+        return digest_value([self.key, what, mode, sorted(kept)])
 
 
-def crashed(path: Path, text: str) -> bool:
+def note_crash(path: Path, text: str) -> bool:
     """Note that what was being tried took its process with it; False where nothing was."""
     if not path.exists():
         return False
@@ -144,17 +153,17 @@ def crashed(path: Path, text: str) -> bool:
         return False
     gone = Evaluation(kept=last.kept, mode=last.mode, passes=False, text=text, crashed=True)
     with Journal(path) as journal:
-        journal.write(_checked(Evaluated(key=last.key, evaluation=gone)))
+        journal.write(_check_event(Evaluated(key=last.key, evaluation=gone)))
     return True
 
 
-def _checked(event: _E) -> _E:
+def _check_event(event: _E) -> _E:
     return dataclasses.replace(event, check=_sum(event))
 
 
 def _sum(event: Evaluated | Kept) -> str:
     """Of all else that a line says."""
-    return digest_of({**written(event), "check": ""})
+    return digest_value({**to_plain_event(event), "check": ""})
 
 
 def _is_ours(path: Path) -> bool:
@@ -173,18 +182,18 @@ def _mend(path: Path) -> None:
             file.truncate(data.rfind(b"\n") + 1)
 
 
-def key_of(spec: RunSpec, asked: SearchRequest, feeds: Sequence[str]) -> str:
+def make_search_key(spec: RunSpec, asked: SearchRequest, feeds: Sequence[str]) -> str:
     """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
     wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
     wanted |= ({"score": "yes"} if asked.score else {}) | ({"drop": asked.drop} if asked.drop else {})
-    without, once = [Path(one) for one in (asked.folder, asked.artefacts) if one], _command_that_runs()
+    without, once = [Path(one) for one in (asked.folder, asked.artefacts) if one], _find_running_command()
     programs = [
-        named_contents(asked.on, asked.held_out), command_contents(asked.check, without=without, once=once),
+        digest_named(asked.on, asked.held_out), digest_command(asked.check, without=without, once=once),
     ]  # fmt: skip
-    return digest_of([contents(spec, without=without, once=once), wanted, list(feeds), programs])
+    return digest_value([digest_contents(spec, without=without, once=once), wanted, list(feeds), programs])
 
 
-def _command_that_runs() -> str:
+def _find_running_command() -> str:
     """Return the process that this one is a child of: begun again after a crash, a search goes on all the same."""
     with contextlib.suppress(OSError, IndexError):
         begun = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ... import events
 from ...errors import BackendUnavailable, PrecisionDebugError
-from ...ownership import foreign_names, free_folder, is_ours, remember
+from ...ownership import choose_free_folder, is_ours, list_foreign_names, remember
 from ...protocols import Handed
 from ...reasons import say
 from ...run.criterion import Sample
@@ -17,14 +17,14 @@ from ...run.journal import Journal
 from ...run.trials import Trials
 from ...search import Artefact, Units
 
-__all__ = ["handed_over"]
+__all__ = ["hand_over"]
 
 _AGAIN = 1.5
 """Times the error that a trade had when it was searched for, which may have been in a simulation, up to which it is the
 same again."""
 
 
-def handed_over(
+def hand_over(
     trials: Trials, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path, journal: Journal,
     goal: float | None = None,
 ) -> tuple[Artefact, ...]:  # fmt: skip
@@ -36,17 +36,17 @@ def handed_over(
     """
     tensors = [meta for unit in units.units for meta in unit.metas]
     place = home
-    if foreign_names(home):
+    if list_foreign_names(home):
         with tempfile.TemporaryDirectory(dir=trials.folder) as trial:
             paths = [Path(handed.path) for handed in trials.keep.hand_over(keys, tensors, Path(trial)) if handed.path]
             names = [path.name for path in paths if path.parent == Path(trial)]
         beside = [f"{name}.data" for name in names] + [str(Path(name).with_suffix(".bin")) for name in names]
-        place = free_folder(home, [*names, *beside])
+        place = choose_free_folder(home, [*names, *beside])
     place.mkdir(parents=True, exist_ok=True)
     before, made = {path for path in place.rglob("*") if not is_ours(path)}, []
     for handed in trials.keep.hand_over(keys, tensors, place):
         journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
-        made.append(_verified(trials, handed, samples, goal))
+        made.append(_verify_artefact(trials, handed, samples, goal))
     for path in place.rglob("*"):
         if path.is_file() and path not in before:
             remember(path)
@@ -55,7 +55,7 @@ def handed_over(
     return tuple(made)
 
 
-def _verified(trials: Trials, handed: Handed, samples: Sequence[Sample], goal: float | None) -> Artefact:
+def _verify_artefact(trials: Trials, handed: Handed, samples: Sequence[Sample], goal: float | None) -> Artefact:
     """Return what cannot be run on this machine is not verified; what does not load or hold is said to fail."""
     plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
     try:

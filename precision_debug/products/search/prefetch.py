@@ -16,14 +16,14 @@ from pathlib import Path
 from ... import events
 from ...errors import BackendCrash, BackendError
 from ...reasons import say
-from ...run.child import error_of
+from ...run.child import make_error
 from ...run.locked_folder import LOG
 from ...run.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from ...search import Evaluation
 from ...settings.options import Workers
 from .set_runner import SetRunner, Setup
 
-__all__ = ["Prefetcher", "pool_of"]
+__all__ = ["Prefetcher", "make_pool"]
 
 _TRIES = 3
 """Workers that may be lost one after the other while they get ready."""
@@ -32,7 +32,7 @@ Keys = tuple[str, ...]
 _Asked = tuple[int, Keys]
 
 
-def pool_of(asked: Workers, folder: Path) -> Pool:
+def make_pool(asked: Workers, folder: Path) -> Pool:
     """Workers that run sets. Raises UsageError where Ray is missing."""
     if asked.engine == "ray":
         return RayPool({}, asked.jobs, address=asked.address, gpus=asked.gpus, run=folder.name, runner=SetRunner)
@@ -114,8 +114,8 @@ class Prefetcher:
                     try:
                         if worker is None:
                             worker, announced = self.pool.start(), set()
-                            _checked(worker.ask([]))
-                        _checked(worker.ask(["setup", number, self._setups[number].text()]))
+                            _check_answer(worker.ask([]))
+                        _check_answer(worker.ask(["setup", number, self._setups[number].text()]))
                         announced.add(number)
                         lost = 0
                     except WorkerLost as error:  # while it got ready: that says nothing of the set
@@ -125,7 +125,7 @@ class Prefetcher:
                             raise BackendCrash(
                                 what, where=self._setups[number].mode, hint=say("fewer_workers")
                             ) from error
-                future.set_result(_evaluation(worker.ask(["run", number, list(keys)])))
+                future.set_result(_to_evaluation(worker.ask(["run", number, list(keys)])))
             except WorkerLost as error:
                 worker = None
                 future.set_result(
@@ -138,16 +138,16 @@ class Prefetcher:
                 worker.close()
 
 
-def _checked(found: Sequence[dict[str, object]]) -> events.Event | None:
+def _check_answer(found: Sequence[dict[str, object]]) -> events.Event | None:
     """Return the last event; raises what a worker failed with."""
     event = events.read(found[-1]) if found else None
     if isinstance(event, events.Failure):
-        raise error_of(event)
+        raise make_error(event)
     return event
 
 
-def _evaluation(found: Sequence[dict[str, object]]) -> Evaluation:
-    event = _checked(found)
+def _to_evaluation(found: Sequence[dict[str, object]]) -> Evaluation:
+    event = _check_answer(found)
     if not isinstance(event, events.Evaluated):
         raise BackendError("a worker returned nothing", where="search")
     return event.evaluation

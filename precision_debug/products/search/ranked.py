@@ -17,10 +17,10 @@ from ...records import RunSpec
 from ...report.from_journal import report_of_events
 from ...report.model import Report
 from ...run import pipeline
-from ...run.attribution import error_shares
+from ...run.attribution import attribute_error
 from ...run.criterion import Sample
 from ...run.journal import Journal, read_events
-from ...run.plan import Opening, make_plan, stage_of
+from ...run.plan import Opening, make_plan, make_stage_spec
 from ...search import Group, Units, rank_groups
 from .evaluations import Evaluations
 
@@ -61,7 +61,7 @@ class Ranker:
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise self.known.damaged("a ranking is none") from error
         options = {f"target.{name}": value for name, value in self.keep.options(keys).items()}
-        there = stage_of(self.spec, self.mode, {}) if self.mode != self.spec.run_mode else self.spec
+        there = make_stage_spec(self.spec, self.mode, {}) if self.mode != self.spec.run_mode else self.spec
         there = dataclasses.replace(
             there, options={**there.options, **options}, top1=False, labels="", marks=self.marks, explain=self.level
         )
@@ -76,7 +76,7 @@ class Ranker:
         if explained is None or not explained.culprits:
             shares = self._shares(there, report)
         groups = rank_groups(self.units, report.rows, explained, shares, kept)
-        self.known.keep(f"ranking in {self.mode}", [_plain(group) for group in groups], keys)
+        self.known.keep(f"ranking in {self.mode}", [_to_plain_group(group) for group in groups], keys)
         return groups
 
     def _explained(self, spec: RunSpec) -> Report:
@@ -95,7 +95,7 @@ class Ranker:
         target = make_plan(spec, work_dir=str(room)).target
         at = report.explanation.at if report.explanation is not None else ""
         feeds = (self.sample.feeds, self.sample.target_feeds)
-        return error_shares(self.baseline, target, feeds, self.calibrating, report.rows, at, room)
+        return attribute_error(self.baseline, target, feeds, self.calibrating, report.rows, at, room)
 
     def _room(self, name: str) -> Path:
         folder = self.folder / name
@@ -103,7 +103,7 @@ class Ranker:
         return folder
 
 
-def _plain(group: Group) -> dict[str, Any]:
+def _to_plain_group(group: Group) -> dict[str, Any]:
     return {
         "tensor": group.tensor, "units": sorted(group.units), "share": group.share, "certain": group.certain,
         "makers": sorted(group.makers),
@@ -111,7 +111,8 @@ def _plain(group: Group) -> dict[str, Any]:
 
 
 def _group(plain: Mapping[str, Any], count: int) -> Group:
-    """Raises ValueError, TypeError, KeyError or AttributeError on what ``_plain`` did not make of so many units."""
+    """Raises ValueError, TypeError, KeyError or AttributeError on what ``_to_plain_group`` did not make of so
+    many units."""
     group = decode(Group, dict(plain))
     if not all(0 <= unit < count for unit in group.units | group.makers):
         raise ValueError("a unit that the model does not have")

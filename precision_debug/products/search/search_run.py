@@ -19,40 +19,51 @@ from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
 from ...run import pipeline
-from ...run.content import feeds_digest, report_of_journal, unknown_reads, weights_digest
-from ...run.criterion import Criterion, Sample, parts_among, saved_as, with_drop
-from ...run.inputs import feeds_of
+from ...run.content import digest_feeds, digest_weights, list_unknown_reads, report_of_journal
+from ...run.criterion import Criterion, Sample, choose_save_setting, list_parts, with_drop
+from ...run.inputs import load_feeds
 from ...run.journal import Journal, read_events
-from ...run.plan import Opening, make_plan, stage_of
-from ...run.to_keep import typed
+from ...run.plan import Opening, make_plan, make_stage_spec
+from ...run.to_keep import format_settings
 from ...run.trials import Trials
 from ...search import (
     Artefact,
     Evaluation,
     Fix,
-    Found,
+    FoundSet,
     Group,
-    Judged,
+    JudgedSet,
     Oracle,
     TradePoint,
     Units,
+    describe_kept_units,
+    does_stay_low,
+    find_predicted,
     gives_up_most,
-    grown,
-    kept_units,
     minimise,
-    predicted,
-    stays_low,
+    search_along_data,
 )  # fmt: skip
 from ...search.growing import ENGINES
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
-from .evaluations import BEGIN_ANEW, HELD_OUT, JOINED, ROUGH, TRADE, Evaluations, counts, is_rough, key_of, words
-from .hand_over import handed_over
-from .prefetch import Prefetcher, pool_of
+from .evaluations import (
+    BEGIN_ANEW,
+    HELD_OUT,
+    JOINED,
+    ROUGH,
+    TRADE,
+    Evaluations,
+    describe_evaluation,
+    is_counted,
+    is_rough,
+    make_search_key,
+)
+from .hand_over import hand_over
+from .prefetch import Prefetcher, make_pool
 from .ranked import Ranker
 from .set_runner import Setup
-from .trade import run_prefixes, traded
+from .trade import find_trade_points, run_prefixes
 from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]
@@ -80,7 +91,7 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
         raise UsageError(
             say("nothing_to_keep", mode=spec.run_mode), where="search", hint=say("lower_mode"),
         )  # fmt: skip
-    if asked.check and not saved_as(plan.target.settings, spec.run_mode)[0]:
+    if asked.check and not choose_save_setting(plan.target.settings, spec.run_mode)[0]:
         raise UsageError(
             f"run mode {spec.run_mode} saves no model that a command could check", where="--check",
             hint="name one that does: ort_fp16, ort_int8, trt_fp16, ov_bf16, …",
@@ -93,12 +104,12 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
         spec = dataclasses.replace(spec, options={**spec.options, "target.timing_cache": cache})
         plan = make_plan(spec, work_dir=str(folder))
     assert plan.baseline is not None
-    feed_set = feeds_of(spec, plan, ())
-    digests = [feeds_digest([feeds]) for feeds in feed_set.feeds]
-    digests.append(weights_digest([plan.baseline, plan.target]))
+    feed_set = load_feeds(spec, plan, ())
+    digests = [digest_feeds([feeds]) for feeds in feed_set.feeds]
+    digests.append(digest_weights([plan.baseline, plan.target]))
     with contextlib.ExitStack() as stack:
-        known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(spec, asked, digests)))
-        ahead = stack.enter_context(Prefetcher(pool_of(spread, folder))) if spread is not None else None
+        known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), make_search_key(spec, asked, digests)))
+        ahead = stack.enter_context(Prefetcher(make_pool(spread, folder))) if spread is not None else None
         _Search(spec, asked, plan.baseline, plan.target, keep, feed_set, journal, folder, known, begun, ahead).run()
 
 
@@ -139,7 +150,7 @@ class _Search:
 
     def run(self) -> None:
         self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
-        if unknown := unknown_reads(self.spec, self.asked.check):
+        if unknown := list_unknown_reads(self.spec, self.asked.check):
             self.notes.append(say("not_gone_on_from", why=unknown[0]))
         self.unseen = Unseen(
             self.spec, self.asked, self.baseline, self.target, self.feed_set, halves=not self.keep.simulation
@@ -195,10 +206,10 @@ class _Search:
         if not pairs or any(row.is_output and row.comparison is None for row in report.rows):
             raise UsageError("not every output could be compared, so nothing can be judged",
                              where=self.spec.model.path, hint="run the comparison alone to see why")  # fmt: skip
-        from ...explain import allowed_by
+        from ...explain import bound_of
 
-        allowed = allowed_by(report.explanation, self.target.precision)
-        return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed, parts=parts_among(rows))
+        allowed = bound_of(report.explanation, self.target.precision)
+        return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed, parts=list_parts(rows))
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
         return Trials(opening, keep, self.criterion, self.feed_set.for_target().calibrating, self._room("trials"))
@@ -227,7 +238,7 @@ class _Search:
             number, count, every, mode = self.tried + 1, len(kept), len(self.units), trials.mode
             text = say("stage_set", number=number, count=count, all=every, names=names, mode=mode)
             if what:
-                text = say("stage_for", stage=text, what=words(what, len(samples)))
+                text = say("stage_for", stage=text, what=describe_evaluation(what, len(samples)))
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
             setup = self.setups.get((trials.mode, what))
@@ -235,9 +246,9 @@ class _Search:
                 rough = is_rough(what)
                 found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
             else:
-                found = _taken(self.ahead, setup, trials, keys, samples)
+                found = _take_ahead(self.ahead, setup, trials, keys, samples)
             self.known.end(found, what)
-        if (trials.mode, keys, what) not in self.counted and counts(what):
+        if (trials.mode, keys, what) not in self.counted and is_counted(what):
             self.tried += 1
             self.on_engine += trials.mode == self.spec.run_mode
         self.counted.add((trials.mode, keys, what))
@@ -246,13 +257,13 @@ class _Search:
 
     def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
         """Held-out samples that are run in the same session, since an engine takes long to build."""
-        costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and counts(what)
+        costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and is_counted(what)
         return self.unseen.now if costly else ()
 
     def _oracle(
         self, trials: Trials, samples: Sequence[Sample], what: str = "", exact: Oracle | None = None
     ) -> Oracle:  # fmt: skip
-        def evaluate(kept: frozenset[int]) -> Judged:
+        def evaluate(kept: frozenset[int]) -> JudgedSet:
             out_of_time = self.asked.seconds and time.monotonic() - self.begun > share * self.asked.seconds
             if (self.asked.runs and self.tried >= share * self.asked.runs) or (kept and out_of_time):
                 raise Spent
@@ -261,7 +272,7 @@ class _Search:
             stays = self._stays(trials, found)
             helps = stays and math.isfinite(found.size) and found.size <= HALF * oracle.before
             wide = gives_up_most(self.was, found.executed, len(kept), count)
-            return Judged(
+            return JudgedSet(
                 found.passes and (every or stays), found.size, ran=bool(found.errors), helps=helps, gives_up=wide
             )  # fmt: skip
 
@@ -286,7 +297,7 @@ class _Search:
         """Return whether what is not kept still runs in the low precision."""
         if not found.kept or trials.mode != self.spec.run_mode:
             return True
-        return self.was is None or not self.was.low or stays_low(self.units, found.kept, self.was, found.executed)
+        return self.was is None or not self.was.low or does_stay_low(self.units, found.kept, self.was, found.executed)
 
     def _prepared(self, trials: Trials, samples: Sequence[Sample], what: str) -> int:
         """Return what the workers need to know of an oracle's sets, where there are some."""
@@ -312,7 +323,7 @@ class _Search:
 
     # the search -------------------------------------------------------------------------------------------------
 
-    def _found(self, trials: Trials, report: Report) -> tuple[Found, list[tuple[bool, ...]]]:
+    def _found(self, trials: Trials, report: Report) -> tuple[FoundSet, list[tuple[bool, ...]]]:
         """Return the answer, and what it does on held-out samples."""
         as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
         samples, start = self.samples, None if as_it_is else self._simulated()
@@ -324,7 +335,7 @@ class _Search:
                 rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
             rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             if isinstance(self.keep, InRegions) and not self.asked.check:
-                found = _grown(oracle, self.units, self.groups or rank, start)
+                found = _search_regions(oracle, self.units, self.groups or rank, start)
             else:
                 found = minimise(oracle, self.units, rank, start=start, rough=rough)
             if not self.unseen.checks(found.state):
@@ -376,7 +387,7 @@ class _Search:
         if not mode or self.asked.check:  # a command knows what it wants of the engine, not of a simulation
             return None
         with contextlib.suppress(PrecisionDebugError):
-            opening = make_plan(stage_of(self.spec, mode, {}), work_dir=str(self._room("simulation"))).target
+            opening = make_plan(make_stage_spec(self.spec, mode, {}), work_dir=str(self._room("simulation"))).target
             keeper = opening.capabilities.keeper
             keep = keeper.keep(opening.spec) if keeper is not None else None
             if keep is None:
@@ -393,7 +404,7 @@ class _Search:
             self.simulation = mode
             rank = self._ranked(mode, keep, None)
             if isinstance(self.keep, InRegions):  # the engine makes it smaller: what holds here may not hold there
-                kept, self.groups = predicted(oracle, rank)
+                kept, self.groups = find_predicted(oracle, rank)
                 return kept
             found = minimise(oracle, self.units, rank, start=None)
             return found.kept if found.state in ("found", "unfinished") else None
@@ -413,7 +424,7 @@ class _Search:
 
     # the answer -------------------------------------------------------------------------------------------------
 
-    def _best_trade(self, trials: Trials, found: Found) -> frozenset[int]:
+    def _best_trade(self, trials: Trials, found: FoundSet) -> frozenset[int]:
         """Where nothing reaches the aim: the set that brings most for what it costs; empty where something does."""
         if found.state not in ("unfinished", "diffuse", "not possible") or trials.mode not in self.oracles:
             return frozenset()
@@ -422,7 +433,7 @@ class _Search:
         allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
         return oracle.best_trade(allowed)
 
-    def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
+    def _fix(self, trials: Trials, found: FoundSet, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
         whole = self.known.find(trials.mode, self.units.keys(range(len(self.units))))
         ran = whole.executed if whole is not None else None
@@ -440,13 +451,13 @@ class _Search:
             joined = self._joined(trials, kept)
             keys = self.units.keys(kept | joined)
             every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
-            artefacts = handed_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
+            artefacts = hand_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, JOINED if joined else "").obeyed
         elif best:
             keys, goal = self.units.keys(best), self._error_of(trials, best)
             home = Path(self.asked.artefacts)
-            artefacts = handed_over(trials, self.units, keys, self.samples, home, self.journal, goal)
+            artefacts = hand_over(trials, self.units, keys, self.samples, home, self.journal, goal)
         for path in self.asked.save.values() if not artefacts else ():
             self.notes.append(say("search_wrote_nothing", path=path))
         trade = self._traded(trials, found, best) if found.state != "not needed" else ()
@@ -456,8 +467,8 @@ class _Search:
             self.notes.append(say("held_out_used", count=learnt + len(self.unseen.used)))
         return Fix(
             state=found.state,
-            kept=kept_units(self.units, kept, found.groups),
-            joined=kept_units(self.units, joined),
+            kept=describe_kept_units(self.units, kept, found.groups),
+            joined=describe_kept_units(self.units, joined),
             units=self.units.operators, unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
             again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
             builds=1 + trials.opened, simulation=self.simulation,
@@ -467,8 +478,9 @@ class _Search:
             obeyed=obeyed, was=self.was, still=self._executed(trials, kept) if kept else None,
             whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
             whole_still=whole.executed if whole is not None else None,
-            best=kept_units(self.units, best, found.groups), best_error=self._error_of(trials, best) if best else None,
-            best_option=typed(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
+            best=describe_kept_units(self.units, best, found.groups), best_error=self._error_of(trials,
+            best) if best else None,
+            best_option=format_settings(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
                       for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
             notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
@@ -478,11 +490,11 @@ class _Search:
         known = self.known.find(trials.mode, self.units.keys(kept))
         return known.executed if known is not None else None
 
-    def _traded(self, trials: Trials, found: Found, best: frozenset[int]) -> tuple[TradePoint, ...]:
+    def _traded(self, trials: Trials, found: FoundSet, best: frozenset[int]) -> tuple[TradePoint, ...]:
         oracle = self.oracles[trials.mode]
         if oracle.all not in oracle.asked:  # what everything in high precision costs; no set of the search
             high = self._evaluate(trials, oracle.all, self.samples, TRADE)
-            oracle.asked[oracle.all] = Judged(high.passes, high.size)
+            oracle.asked[oracle.all] = JudgedSet(high.passes, high.size)
 
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
             keys = self.units.keys(kept)
@@ -492,7 +504,7 @@ class _Search:
                 return known.milliseconds, known.bytes
             return trials.speed_and_size(self.units.keys(kept), self.samples[0])
 
-        return traded(oracle, found, cost, lambda kept: self._held(trials, kept), best)
+        return find_trade_points(oracle, found, cost, lambda kept: self._held(trials, kept), best)
 
     def _held(self, trials: Trials, kept: frozenset[int], *, run: bool = False) -> int | None:
         """Return how many unseen samples hold with a set; None where that is not known, and it is not to be run for
@@ -520,17 +532,17 @@ class _Search:
         return frozenset()
 
 
-def _grown(
+def _search_regions(
     oracle: Oracle, units: Units, ranked: Ranker | Sequence[Group], start: frozenset[int] | None
-) -> Found:  # fmt: skip
+) -> FoundSet:  # fmt: skip
     """Return what holds of an engine of regions. start: what holds in a simulation; None: the ranking's first."""
     if oracle.holds(()):
-        return Found(state="not needed", kept=frozenset(), minimal=True)
+        return FoundSet(state="not needed", kept=frozenset(), minimal=True)
     groups = ranked(frozenset()) if callable(ranked) else ranked
     first = start or (groups[0].units if groups else frozenset())
     makers = (units.of(group.tensor) for group in groups if group.units <= first)
     oracle.end_after(ENGINES)
-    return grown(oracle, units, first, {unit for unit in makers if unit is not None}, groups)
+    return search_along_data(oracle, units, first, {unit for unit in makers if unit is not None}, groups)
 
 
 def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
@@ -539,7 +551,7 @@ def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
     return [dataclasses.replace(sample, low=error) for sample, error in zip(samples, errors, strict=True)]
 
 
-def _taken(
+def _take_ahead(
     ahead: Prefetcher, setup: int, trials: Trials, keys: tuple[str, ...], samples: Sequence[Sample]
 ) -> Evaluation:  # fmt: skip
     """Return what a worker made of a set. Of one that is the first there and does not run, it cannot tell what is

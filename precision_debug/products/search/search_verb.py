@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from ... import registry
-from ...claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
+from ...claims import Claim, Judge, State, claims_of_search, exit_status_of, verdict_of_search
 from ...cli import compare, summary
 from ...cli.option_file import with_file
-from ...cli.parser import Help, error_line, flag, language_of, parse, program
+from ...cli.parser import Help, choose_language, format_error_line, make_flag, parse, program_name
 from ...errors import BackendCrash, UsageError
 from ...events import Stage, Tried, read
 from ...reasons import say
 from ...records import RunSpec
-from ...report.doubts import worded
+from ...report.doubts import describe_doubt
 from ...run.companion_files import refuse_overwriting
 from ...run.criterion import CheckCommand
 from ...run.outcome import Outcome
 from ...run.supervisor import supervise
-from ...safety.untrusted import visible
+from ...safety.untrusted import make_visible
 from ...search.request import SearchRequest, limit_of
 from ...settings import SAVED, without_saving
 from ...settings.options import Workers
-from .evaluations import crashed
+from .evaluations import note_crash
 from .search_run import EVALUATIONS
 
 __all__ = ["run"]
@@ -56,12 +56,12 @@ def run(arguments: Sequence[str]) -> int:
 
     0 where a set was found and verified, or none is needed; 1 where there is none, or it proves nothing; 2 or 3 as
     ever."""
-    parser = compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
+    parser = compare.make_comparison_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
     arguments = with_file(parser, "search", arguments, without=(*_UNUSED, "record", "checkpoint"))
     args = parse(parser, arguments)
     compare.refuse_unused(args, "search", *_UNUSED)
     _refuse_contradictions(args)
-    spec = compare.make_spec(args, command=f"{program('search')} {shlex.join(arguments)}")
+    spec = compare.make_spec(args, command=f"{program_name('search')} {shlex.join(arguments)}")
     if args.record:
         raise UsageError("search does not record runs", where="--record", hint="leave it out")
     outputs = [Path(path) for path in args.output or [compare.DEFAULT_OUTPUT]]
@@ -78,30 +78,36 @@ def run(arguments: Sequence[str]) -> int:
         artefacts=str(Path(args.artefacts).absolute() if args.artefacts else first.with_name(f"{first.stem}.fix")),
         save=save,
     )  # fmt: skip
-    spread = compare.spread_of(args)
+    spread = compare.workers_of(args)
     if spread is not None and spread.checkpoint:
         raise UsageError("search resumes from its own journal", where="--checkpoint", hint="leave it out")
-    outcome = _searched(
-        spec, outputs, asked, spread, args.verbose, args.lang, _progress(args.quiet, args.lang, args.metric or args.on)
+    outcome = _search_with_restarts(
+        spec,
+        outputs,
+        asked,
+        spread,
+        args.verbose,
+        args.lang,
+        _make_progress_listener(args.quiet, args.lang, args.metric or args.on),
     )
     if outcome.report is not None and not args.quiet:
         summary.show(outcome.report, outputs, language=args.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {visible(error_line(outcome.error, args.lang))}", file=sys.stderr)
+        print(f"precision_debug: {make_visible(format_error_line(outcome.error, args.lang))}", file=sys.stderr)
         return outcome.exit_status
     report = outcome.report
     if report is None:
         return 1
     fix = report.fix
-    if fix is not None and fix.state == "not possible" and not args.quiet and registry.behind("stages"):
+    if fix is not None and fix.state == "not possible" and not args.quiet and registry.list_behind_door("stages"):
         print("which stage brings it:", flush=True)
-        climbed = registry.opened("stages", "climbed")
-        climbed(spec, on_all=args.on == "all", verbose=args.verbose, language=language_of(args.lang))
+        climbed = registry.import_from_door("stages", "climbed")
+        climbed(spec, on_all=args.on == "all", verbose=args.verbose, language=choose_language(args.lang))
     judge = _judge(args)
     claims = claims_of_search(report, fix, judge)
     if not args.quiet:
         _say_open(claims, args.lang)
-    return status_of([verdict_of_search(claims, judge)])
+    return exit_status_of([verdict_of_search(claims, judge)])
 
 
 def _judge(args: Any) -> Judge:
@@ -115,30 +121,35 @@ def _judge(args: Any) -> Judge:
 
 def _say_open(claims: Sequence[Claim], language: str) -> None:
     """Why the answer proves less than it seems to, where it would pass otherwise."""
-    said = [worded(claim.why) for claim in claims if claim.state is State.OPEN and claim.why is not None]
+    said = [describe_doubt(claim.why) for claim in claims if claim.state is State.OPEN and claim.why is not None]
     for text in dict.fromkeys(said):
-        print(visible(f"not proven: {text.en}" if language_of(language) == "en" else f"未证明：{text.zh}"), flush=True)
+        print(
+            make_visible(f"not proven: {text.en}" if choose_language(language) == "en" else f"未证明：{text.zh}"),
+            flush=True,
+        )
 
 
 _HEADING = Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
 _FLAGS = (
-    flag("--on",
+    make_flag("--on",
          "what is judged: the outputs, every tensor, the KL of a language model's predictions, or a metric(baseline, "
          "target) of your own (default outputs)",
          "判定对象：输出、每个张量、语言模型预测的 KL 散度，或您自己的 metric(baseline, target)（默认 outputs）",
          metavar="outputs|all|kl|FILE.py:f", default="outputs"),
-    flag("--limit",
+    make_flag("--limit",
          "largest relative L2 error, or share of the error with nothing kept (default: the tolerance); with --metric "
          "the least that it may give, up to 1, for a target's outputs and the baseline's",
          "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）；与 --metric 合用时为其对目标与基线输出的最低值（不超"
          "过 1）", metavar="X|P%"),
-    flag("--check", 'a command of your own decides, by its exit status, of each saved model: "python check.py {model}"',
+    make_flag("--check", 'a command of your own decides, by its exit status, of each saved model: "python check.py'
+    ' {model}"',
          '由您自己的命令以退出码判定每个保存的模型："python check.py {model}"', metavar="COMMAND"),
-    flag("--held_out", "inputs that only check the answer", "只用于检验结果的输入", metavar="FILE|DIR"),
-    flag("--runs", "at most so many sets (default 200)", "最多运行的集合数（默认 200）", metavar="N", type=int,
+    make_flag("--held_out", "inputs that only check the answer", "只用于检验结果的输入", metavar="FILE|DIR"),
+    make_flag("--runs", "at most so many sets (default 200)", "最多运行的集合数（默认 200）", metavar="N", type=int,
          default=200),
-    flag("--seconds", "no new set after so long", "超过此秒数后不再运行新集合", metavar="S", type=float, default=0.0),
-    flag("--artefacts", "folder for the results (default: beside the report)", "交付文件的目录（默认在报告旁）",
+    make_flag("--seconds", "no new set after so long", "超过此秒数后不再运行新集合", metavar="S", type=float,
+    default=0.0),
+    make_flag("--artefacts", "folder for the results (default: beside the report)", "交付文件的目录（默认在报告旁）",
          metavar="DIR"),
 )  # fmt: skip
 
@@ -159,10 +170,10 @@ def _refuse_contradictions(args: Any) -> None:
             if getattr(args, name) != usual:
                 raise UsageError(say("metric_alone"), where="--metric", hint=say("leave_out", option=f"--{name}"))
     elif args.metric:
-        _score(args)
+        _check_score_options(args)
 
 
-def _score(args: Any) -> None:
+def _check_score_options(args: Any) -> None:
     """Raises UsageError for a metric that decides together with something else, or of which nobody says how much."""
     for name, usual in (("on", "outputs"), ("check", ""), ("labels", "")):
         if (getattr(args, name) or usual) != usual:
@@ -183,7 +194,7 @@ def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
     return dataclasses.replace(spec, options=without_saving(spec.options)), save
 
 
-def _searched(
+def _search_with_restarts(
     spec: Any,
     outputs: Sequence[Path],
     asked: SearchRequest,
@@ -199,21 +210,21 @@ def _searched(
         )
         if not isinstance(outcome.error, BackendCrash):
             return outcome
-        if not crashed(Path(asked.folder, EVALUATIONS), str(outcome.error)):
+        if not note_crash(Path(asked.folder, EVALUATIONS), str(outcome.error)):
             return outcome
         print(
-            visible(f"precision_debug: a set crashed the engine, and counts as failed: {outcome.error}"),
+            make_visible(f"precision_debug: a set crashed the engine, and counts as failed: {outcome.error}"),
             file=sys.stderr,
         )
     return outcome
 
 
-def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
+def _make_progress_listener(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
     """Return a listener that prints one line on standard error for each stage and each set run. on: see Asked."""
     from ...reasons import Text
-    from ...report.words import word
+    from ...report.words import reason_text
 
-    language = language_of(language)
+    language = choose_language(language)
     said_before: set[tuple[int, str, str]] = set()
     running = False  # a set was begun whose result has not been said
 
@@ -226,7 +237,7 @@ def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any
         match read(event):
             case Stage(text=text):
                 running = running or text.code in ("stage_set", "stage_for")
-                print(visible(f"  {word(text, language)} …"), file=sys.stderr, flush=True)
+                print(make_visible(f"  {reason_text(text, language)} …"), file=sys.stderr, flush=True)
             case Tried(kept=kept, evaluation=found, what=what):
                 holds = Text("holds", "成立") if found.passes else Text("fails", "不成立")
                 by = Text("Rel L2", "相对 L2") if on in ("outputs", "all") else Text("metric", "指标")
@@ -237,6 +248,6 @@ def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any
                 said_before.add((kept, what, said))
                 en, zh = (said, said) if found.error is None else (f"{by.en} {said}", f"{by.zh} {said}")
                 line = Text(f"{kept} kept: {holds.en}, {en}", f"保留 {kept}：{holds.zh}，{zh}")
-                print(visible(f"    {line.of(language)}"), file=sys.stderr, flush=True)
+                print(make_visible(f"    {line.of(language)}"), file=sys.stderr, flush=True)
 
     return tell

@@ -14,10 +14,10 @@ from ...errors import UsageError
 from ...protocols import Feeds
 from ...reasons import say
 from ...records import RunSpec
-from ...run.child import as_ours, failure_of
+from ...run.child import as_ours, make_failure_event
 from ...run.criterion import Criterion, Sample
 from ...run.part_runner import Plain
-from ...run.plan import make_plan, stage_of
+from ...run.plan import make_plan, make_stage_spec
 from ...run.trials import Trials
 from ...search import Evaluation
 from ...search.request import SearchRequest
@@ -72,9 +72,9 @@ class SetRunner:
                     found: Evaluation = trials.run(
                         keys, setup.samples, setup.others, rough=setup.rough, timed=not setup.rough
                     )
-                    return [events.written(events.Evaluated(key="", evaluation=found))]
+                    return [events.to_plain_event(events.Evaluated(key="", evaluation=found))]
         except Exception as error:
-            return [events.written(failure_of(as_ours(error)))]
+            return [events.to_plain_event(make_failure_event(as_ours(error)))]
         return []
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class SetRunner:
     def _trials(self, setup: Setup, number: int) -> Trials:
         folder = self._folder / str(number)
         folder.mkdir()
-        spec = setup.spec if setup.mode == setup.spec.run_mode else stage_of(setup.spec, setup.mode, {})
+        spec = setup.spec if setup.mode == setup.spec.run_mode else make_stage_spec(setup.spec, setup.mode, {})
         opening = make_plan(spec, work_dir=str(folder)).target
         keeper = opening.capabilities.keeper
         keep = keeper.keep(opening.spec) if keeper is not None else None

@@ -13,20 +13,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...claims import status_of
+from ...claims import exit_status_of
 from ...cli import compare
 from ...cli.option_file import with_file
-from ...cli.parser import Help, flag, language_of, parse, program
+from ...cli.parser import Help, choose_language, make_flag, parse, program_name
 from ...errors import BackendError, OutputError, UsageError
-from ...ownership import foreign_in, refuse_foreign
+from ...ownership import list_foreign_files, refuse_foreign
 from ...reasons import Reason, say
 from ...records import ModelFiles, RunSpec
-from ...report.words import word, wrapped
-from ...run.child import watching
+from ...report.words import reason_text, wrap_text
+from ...run.child import watch_signals
 from ...run.companion_files import refuse_overwriting
 from ...run.outcome import Outcome
 from ...run.supervisor import supervise
-from ...safety.untrusted import visible
+from ...safety.untrusted import make_visible
 from .sweep.remote_speed import measure_remotely
 from .sweep.result import Speed, Sweep
 from .sweep.run import ROUNDS, parse_modes, refuse_unknown, remove_inputs, sweep
@@ -54,27 +54,27 @@ _USAGE = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
 
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
-    parser = compare.verb_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE)
+    parser = compare.make_comparison_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE)
     arguments = with_file(parser, "sweep", arguments, without=(*_UNUSED, "run_mode", "record", "output"))
     args = parse(parser, arguments)
     compare.refuse_unused(args, "sweep", *_UNUSED)
     if args.run_mode or args.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if args.run_mode else "--record")
-    spread = compare.spread_of(args)
+    spread = compare.workers_of(args)
     modes = ",".join(args.run_modes)
     wanted = parse_modes(modes)
-    batches = _batches(args.batch_sizes)
+    batches = _parse_batches(args.batch_sizes)
     args.run_mode = wanted[0][1]
-    spec = compare.make_spec(args, command=f"{program('sweep')} {shlex.join(arguments)}")
+    spec = compare.make_spec(args, command=f"{program_name('sweep')} {shlex.join(arguments)}")
     outputs = [Path(path) for path in args.output or [_DEFAULT]]
     models = [spec.model, *(ModelFiles(model_dir=path) if Path(path).is_dir() else ModelFiles(model_file=path)
                             for path in args.models)]  # fmt: skip
     refuse_unknown([mode for _, mode, _ in wanted], models)
-    folder = _folder_beside(outputs, spec, args.marks)
-    language = language_of(args.lang)
+    folder = _choose_reports_folder(outputs, spec, args.marks)
+    language = choose_language(args.lang)
 
     def compared(one: RunSpec, path: Path) -> Outcome:
-        return supervise(one, _written(path), verbose=args.verbose, spread=spread, language=args.lang)
+        return supervise(one, _list_written(path), verbose=args.verbose, spread=spread, language=args.lang)
 
     def timed(one: RunSpec, batch: int) -> Speed:
         if spread is not None and spread.engine == "ray":
@@ -83,9 +83,9 @@ def run(arguments: Sequence[str]) -> int:
 
     def stage(text: Reason) -> None:
         if not args.quiet:
-            print(visible(f"precision_debug: {word(text, language)}"), file=sys.stderr, flush=True)
+            print(make_visible(f"precision_debug: {reason_text(text, language)}"), file=sys.stderr, flush=True)
 
-    with watching() as stopping:
+    with watch_signals() as stopping:
         found = sweep(
             spec, modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
             on_stage=stage, stopped=lambda: stopping.asked,
@@ -102,10 +102,10 @@ def run(arguments: Sequence[str]) -> int:
         raise BackendError(say("interrupted"), hint=say("modes_in_report"))
     if any(mode.refused for mode in found.modes):
         return 2
-    return min(1, status_of(mode.verdict for mode in found.modes if mode.verdict != BASELINE))
+    return min(1, exit_status_of(mode.verdict for mode in found.modes if mode.verdict != BASELINE))
 
 
-def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
+def _choose_reports_folder(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
     """Return the folder of the modes' own reports, beside the first output.
 
     Raises UsageError or OutputError where that, or an output, cannot be written."""
@@ -116,7 +116,7 @@ def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
     refuse_overwriting(outputs, spec, marks)
     folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
     drawn = [output.with_suffix(".svg") for output in outputs if output.suffix.lower() == ".md"]
-    for path in (*drawn, *(foreign_in(folder, only=("*.json", "*.html")) if folder.is_dir() else ())):
+    for path in (*drawn, *(list_foreign_files(folder, only=("*.json", "*.html")) if folder.is_dir() else ())):
         refuse_foreign(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
 
 def _deliver(found: Sweep, command: str, outputs: Sequence[Path], language: str) -> Sweep:
     """Write the table to every output; the inputs that each mode's report brought along are of no more use."""
-    remove_inputs([_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
+    remove_inputs([_list_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
     found = dataclasses.replace(found, command=command)
     for output in outputs:
         write(found, output, language=language)
@@ -137,15 +137,16 @@ def _deliver(found: Sweep, command: str, outputs: Sequence[Path], language: str)
 
 _HEADING = Help("which modes, and how are they timed?", "哪些模式，如何计时？")
 _FLAGS = (
-    flag("--run_modes",
+    make_flag("--run_modes",
          "the modes; MODE+KEY=VALUE gives one its own setting, and may stand beside the plain mode",
          "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
          metavar="MODE", nargs="+", default=[]),
-    flag("--models", "further files of the same model: a mode runs the first one that it reads",
+    make_flag("--models", "further files of the same model: a mode runs the first one that it reads",
          "同一模型的其他文件：每种模式运行其能读取的第一个", metavar="FILE", nargs="+", default=[]),
-    flag("--batch_sizes", "samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）",
+    make_flag("--batch_sizes", "samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）",
          metavar="N,…"),
-    flag("--speed_seconds", "of timed runs each (default 3)", "每种模式计时的秒数（默认 3）", metavar="S", type=float,
+    make_flag("--speed_seconds", "of timed runs each (default 3)", "每种模式计时的秒数（默认 3）", metavar="S",
+    type=float,
          default=3.0),
 )  # fmt: skip
 
@@ -158,20 +159,20 @@ def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:
     console = Console(highlight=False, soft_wrap=True)
     wide = console.width if console.is_terminal else 0
     for place, said in enumerate(as_text(found, language)):
-        for line in wrapped(visible(said), wide) if wide else [visible(said)]:
+        for line in wrap_text(make_visible(said), wide) if wide else [make_visible(said)]:
             console.print(Styled(line, style="" if place else "bold"), soft_wrap=True)
     for line in ("", *as_table(found, language, wide), ""):
-        console.print(Styled(visible(line)), soft_wrap=True)
+        console.print(Styled(make_visible(line)), soft_wrap=True)
     for output in outputs:
-        console.print(Styled(visible(f"{'报告' if language == 'zh' else 'report'}  {output}")), soft_wrap=True)
+        console.print(Styled(make_visible(f"{'报告' if language == 'zh' else 'report'}  {output}")), soft_wrap=True)
 
 
-def _written(report: Path) -> list[Path]:
+def _list_written(report: Path) -> list[Path]:
     """Return a mode's reports; the second one is what the sweep's page leads to."""
     return [report, report.with_suffix(".html")]
 
 
-def _batches(text: str) -> list[int]:
+def _parse_batches(text: str) -> list[int]:
     try:
         sizes = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Mapping
 
 from ...errors import PrecisionDebugError
-from ...search import Found, Oracle, TradePoint, betters, finite
+from ...search import FoundSet, Oracle, TradePoint, finite_or_none, list_unbettered
 from ...search.oracle import Spent
 
-__all__ = ["run_prefixes", "traded"]
+__all__ = ["find_trade_points", "run_prefixes"]
 
 _POINTS = 6
 """Set sizes that are run between nothing kept and everything kept, for the curve of error against the number kept."""
@@ -18,17 +18,17 @@ _POINTS = 6
 Kept = frozenset[int]
 
 
-def run_prefixes(oracle: Oracle, found: Found, held: Callable[[Kept], object]) -> None:
+def run_prefixes(oracle: Oracle, found: FoundSet, held: Callable[[Kept], object]) -> None:
     """Where the answer is diffuse, the ranking's prefixes are its curve. held: runs one on unseen samples."""
     if found.state == "diffuse":
         with contextlib.suppress(Spent):
-            for kept in _prefixes(found):
+            for kept in _list_prefixes(found):
                 oracle.judge(kept)
                 held(kept)
 
 
-def traded(
-    oracle: Oracle, found: Found, cost: Callable[[Kept], tuple[float, int | None]],
+def find_trade_points(
+    oracle: Oracle, found: FoundSet, cost: Callable[[Kept], tuple[float, int | None]],
     held: Callable[[Kept], int | None], best: Kept = frozenset(),
 ) -> tuple[TradePoint, ...]:  # fmt: skip
     """Points in the order of how many are kept.
@@ -38,7 +38,7 @@ def traded(
     """
     diffuse = found.state == "diffuse"
     points = []
-    for kept, what in sorted(_chosen(oracle, found, best).items(), key=lambda pair: len(pair[0])):
+    for kept, what in sorted(_choose_sets(oracle, found, best).items(), key=lambda pair: len(pair[0])):
         judged = oracle.asked.get(kept)
         speed: float | None = None
         size: int | None = None
@@ -48,16 +48,16 @@ def traded(
         points.append(
             TradePoint(
                 what=what, kept=len(kept), passes=judged is not None and judged.passes,
-                error=finite(judged.error) if judged is not None else None,
+                error=finite_or_none(judged.error) if judged is not None else None,
                 held_out=held(kept), milliseconds=speed, bytes=size,
             )
         )  # fmt: skip
     return tuple(points)
 
 
-def _chosen(oracle: Oracle, found: Found, best: Kept) -> Mapping[Kept, str]:
+def _choose_sets(oracle: Oracle, found: FoundSet, best: Kept) -> Mapping[Kept, str]:
     """The ends, the answer or the best trade, and some of the sets between that nothing smaller betters."""
-    between = betters({kept: judged.error for kept, judged in oracle.asked.items()})
+    between = list_unbettered({kept: judged.error for kept, judged in oracle.asked.items()})
     step = max(1, math.ceil(len(between) / _POINTS))
     chosen = dict.fromkeys(between[::step], "curve")
     if found.kept is not None:
@@ -70,7 +70,7 @@ def _chosen(oracle: Oracle, found: Found, best: Kept) -> Mapping[Kept, str]:
     return chosen
 
 
-def _prefixes(found: Found) -> list[Kept]:
+def _list_prefixes(found: FoundSet) -> list[Kept]:
     """1, 2, 4, … groups of the ranking."""
     kept: Kept = frozenset()
     prefixes = []

@@ -12,12 +12,12 @@ from typing import Any
 from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason
 from ...records import RunSpec, TensorMeta
-from ...run.answers import labels_of
+from ...run.answers import load_labels
 from ...run.criterion import Sample
-from ...run.judging import Pair, held_out_feeds, is_random
+from ...run.judging import Pair, is_random, make_held_out_feeds
 from ...run.plan import Opening
-from ...run.side import guarded
-from ...run.trials import outputs_of
+from ...run.side import guard_call
+from ...run.trials import run_outputs
 from ...search.request import SearchRequest
 
 __all__ = ["Unseen"]
@@ -45,7 +45,7 @@ class Unseen:
         fed: list[Pair] = list(zip(feed_set.feeds, feed_set.for_target().feeds, strict=True))
         self._labels: dict[int, Any] = {}
         if asked.drop and spec.labels:
-            each = labels_of(spec.labels, len(fed))
+            each = load_labels(spec.labels, len(fed))
             size = len(each) // len(fed)
             for place, (mine, _) in enumerate(fed):
                 self._labels[id(mine)] = each[place] if size == 1 else each[place * size : (place + 1) * size]
@@ -54,7 +54,7 @@ class Unseen:
         if asked.check:  # which has inputs of its own
             seen, rest = fed, []
         elif not self._labels:  # other inputs have no labels
-            more, note = held_out_feeds(spec, asked, baseline, target, feed_set)
+            more, note = make_held_out_feeds(spec, asked, baseline, target, feed_set)
             rest += more
             if not rest:
                 self.note = note
@@ -77,7 +77,7 @@ class Unseen:
         fresh, self._waiting = self._waiting, []
         if self._random and not self._labels:
             asked = (self._spec, self._asked, self._baseline, self._target, self._feed_set)
-            fresh = held_out_feeds(*asked, portion=self.portion)[0]
+            fresh = make_held_out_feeds(*asked, portion=self.portion)[0]
         self.now = self._sampled(fresh)[0] if fresh else []
 
     def widen(self) -> list[Sample]:
@@ -89,7 +89,7 @@ class Unseen:
 
     def _sampled(self, fed: Sequence[Pair]) -> tuple[list[Sample], Sequence[TensorMeta]]:
         """With what the baseline gives."""
-        session = guarded(self._baseline.label, lambda: self._baseline.open(self._feed_set.feeds))
+        session = guard_call(self._baseline.label, lambda: self._baseline.open(self._feed_set.feeds))
         try:
             made = [
                 Sample(
@@ -102,12 +102,12 @@ class Unseen:
             session.close()
 
     def _values(self, session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        values = outputs_of(session, feeds, self._baseline.label)
+        values = run_outputs(session, feeds, self._baseline.label)
         if self._asked.on == "all":
             import numpy as np
 
             def hook(_op: str, name: str, tensor: Any, /) -> None:
                 values.setdefault(name, np.array(tensor))
 
-            guarded(self._baseline.label, lambda: session.run(feeds, hook))
+            guard_call(self._baseline.label, lambda: session.run(feeds, hook))
         return values

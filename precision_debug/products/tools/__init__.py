@@ -10,5 +10,5 @@ DOORS: Mapping[str, Mapping[str, str]] = {
     "verbs": {name: f"{__name__}.{name}" for name in ("check", "data", "diff", "ladder", "reduce", "roads")},
     "options": {"gen_script": f"{__name__}.script:write_script", "plots": f"{__name__}.plots:show_plots"},
     "overlays": {name: f"{__name__}.overlays.{name}" for name in ("explorer", "netron", "tensorboard")},
-    "stages": {"climbed": f"{__name__}.ladder:climbed"},
+    "stages": {"climbed": f"{__name__}.ladder:climb_stages"},
 }

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...cli.parser import flag, language_of, parse, verb_parser
+from ...cli.parser import choose_language, make_flag, make_verb_parser, parse
 from ...errors import OutputError, UsageError
 from ...feeds.load import load_sets
 from ...feeds.npz import load_npz
@@ -21,7 +21,7 @@ from ...reasons import Text
 from ...records import InputMeta
 from ...run.companion_files import refuse_overwriting
 from ...run.saved import SavedOutputs, save_inputs
-from ...safety.untrusted import visible
+from ...safety.untrusted import make_visible
 
 __all__ = ["run"]
 
@@ -38,7 +38,7 @@ DESCRIPTION_ZH = """precision_debug data：将输入或输出文件合并为一�
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
-    args = parse(verb_parser("data", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args = parse(make_verb_parser("data", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if not args.output.lower().endswith(".json"):
         raise UsageError("is not a .json file", where=f"--output {args.output}")
     refuse_overwriting([args.output], args.files)
@@ -48,23 +48,23 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError("inputs and outputs cannot be concatenated", hint="concat files of one kind, or use merge")
         count = _concat_results(args.files, Path(args.output))
     elif args.what == "concat":
-        sets = [one for name in args.files for one in _sets(name)]
+        sets = [one for name in args.files for one in _iterate_sets(name)]
         save_inputs(args.output, sets)
         count = len(sets)
     else:
-        merged = _merged(args.files)
+        merged = _merge_files(args.files)
         save_inputs(args.output, merged)
         count = len(merged)
     said = Text(f"{args.output}: {count} samples", f"{args.output}：{count} 个样本")
-    print(visible(said.of(language_of(args.lang))))
+    print(make_visible(said.of(choose_language(args.lang))))
     return 0
 
 
 _FLAGS = (
-    flag("what", "see above", "见上文", metavar="merge|concat", choices=("merge", "concat")),
-    flag("files", ".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f", metavar="FILES",
+    make_flag("what", "see above", "见上文", metavar="merge|concat", choices=("merge", "concat")),
+    make_flag("files", ".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f", metavar="FILES",
          nargs="+"),
-    flag("--output -o", "what --inputs reads", "--inputs 可读取的文件", metavar="FILE.json", required=True),
+    make_flag("--output -o", "what --inputs reads", "--inputs 可读取的文件", metavar="FILE.json", required=True),
 )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _is_results(name: str) -> bool:
     return name.lower().endswith(".json") and Path(name).is_file() and holds_results(Path(name))
 
 
-def _sets(name: str) -> Iterator[Mapping[str, Any]]:
+def _iterate_sets(name: str) -> Iterator[Mapping[str, Any]]:
     """Samples of inputs, or what each runner gave, one runner after the other. Raises InputError."""
     if _is_results(name):
         for iterations in read_results(Path(name)).values():
@@ -83,13 +83,13 @@ def _sets(name: str) -> Iterator[Mapping[str, Any]]:
         yield from load_sets(name, [InputMeta(name="input", dtype="", shape=None)])
 
 
-def _merged(files: Sequence[str]) -> list[dict[str, Any]]:
+def _merge_files(files: Sequence[str]) -> list[dict[str, Any]]:
     """By their numbers; of several runners the last one's outputs are kept, as Polygraphy does."""
     merged: list[dict[str, Any]] = []
     for name in files:
         runs = (
             [[one.outputs for one in found] for found in read_results(Path(name)).values()]
-            if _is_results(name) else [list(_sets(name))]
+            if _is_results(name) else [list(_iterate_sets(name))]
         )  # fmt: skip
         for sets in runs:
             merged += [{} for _ in range(len(sets) - len(merged))]

@@ -13,20 +13,28 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...claims import status_of
-from ...cli.parser import flag, language_of, parse, verb_parser
+from ...claims import exit_status_of
+from ...cli.parser import choose_language, make_flag, make_verb_parser, parse
 from ...codec import encode, json_text
 from ...errors import UsageError
 from ...reasons import Text, say
-from ...report.atomic_file import replacing
-from ...report.difference import NOISE, TIMES, Difference, difference
-from ...report.formats.md import plain
+from ...report.atomic_file import replace_atomically
+from ...report.difference import NOISE, TIMES, Difference, compare_reports
+from ...report.formats.md import escape_text
 from ...report.model import Report
-from ...report.words import text_width, wrapped
+from ...report.words import measure_text_width, wrap_text
 from ...run.companion_files import refuse_overwriting
 from ...run.content import with_changes
-from ...safety.untrusted import visible
-from .difference_reports import CHANGES, difference_book, difference_page, errors, ordered, ratio, sentences
+from ...safety.untrusted import make_visible
+from .difference_reports import (
+    CHANGES,
+    format_errors,
+    format_ratio,
+    list_sentences,
+    make_difference_page,
+    order_tensors,
+    write_difference_book,
+)
 
 __all__ = ["run"]
 
@@ -46,7 +54,7 @@ _SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
-    args = parse(verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args = parse(make_verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if not args.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
     if not args.noise >= 0:
@@ -59,78 +67,82 @@ def run(arguments: Sequence[str]) -> int:
     for source in (args.before, args.after):
         refuse_overwriting(outputs, source)
     before, after = Report.load(args.before), with_changes(Report.load(args.after), args.after)
-    found = difference(before, after, times=args.times, noise=args.noise)  # the earlier model may well be gone
-    language = language_of(args.lang)
-    sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
+    found = compare_reports(before, after, times=args.times, noise=args.noise)  # the earlier model may well be gone
+    language = choose_language(args.lang)
+    sys.stdout.writelines(make_visible(line, keep="\n") + "\n" for line in _format_lines(found, language))
     for output in outputs:
-        with replacing(output) as temporary:
+        with replace_atomically(output) as temporary:
             _write(found, temporary, output.suffix.lower(), args.lang)
-        sys.stdout.write(f"{visible(str(output))}\n")
-    return status_of([found.verdict])
+        sys.stdout.write(f"{make_visible(str(output))}\n")
+    return exit_status_of([found.verdict])
 
 
 _FLAGS = (
-    flag("before", "the earlier report, .json", "较早的报告，.json", metavar="BEFORE"),
-    flag("after", "the later one", "较晚的报告", metavar="AFTER"),
-    flag("--times", "an error must change by more than this factor (default 2)", "误差变化超过此倍数才算（默认 2）",
+    make_flag("before", "the earlier report, .json", "较早的报告，.json", metavar="BEFORE"),
+    make_flag("after", "the later one", "较晚的报告", metavar="AFTER"),
+    make_flag("--times", "an error must change by more than this factor (default 2)",
+    "误差变化超过此倍数才算（默认 2）",
          type=float, default=TIMES),
-    flag("--noise", "relative L2 errors below this do not count (default 1e-6)",
+    make_flag("--noise", "relative L2 errors below this do not count (default 1e-6)",
          "低于此值的相对 L2 误差不计（默认 1e-6）", type=float, default=NOISE),
-    flag("--output", "also write it as .xlsx, .html, .md or .json; repeatable",
+    make_flag("--output", "also write it as .xlsx, .html, .md or .json; repeatable",
          "另存为 .xlsx、.html、.md 或 .json；可重复", metavar="FILE", action="append", default=[]),
 )  # fmt: skip
 
 
 def _write(found: Difference, path: Path, suffix: str, asked: str) -> None:
     if suffix == ".xlsx":
-        difference_book(found, path)
+        write_difference_book(found, path)
         return
     text = (
-        json_text(_plain(found), indent=1) if suffix == ".json"
-        else difference_page(found, asked) if suffix == ".html"
-        else "\n".join(_markdown(found, language_of(asked))) + "\n"
+        json_text(_to_plain_values(found), indent=1) if suffix == ".json"
+        else make_difference_page(found, asked) if suffix == ".html"
+        else "\n".join(_format_markdown(found, choose_language(asked))) + "\n"
     )  # fmt: skip
     path.write_text(text, encoding="utf-8")
 
 
-def _lines(found: Difference, language: str) -> Iterator[str]:
+def _format_lines(found: Difference, language: str) -> Iterator[str]:
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for text in sentences(found):
+    for text in list_sentences(found):
         said = text.of(language).replace("`", "")
-        yield from wrapped(said, wide) if wide else [said]
-    changed = ordered(found)
+        yield from wrap_text(said, wide) if wide else [said]
+    changed = order_tensors(found)
     if changed:
         yield ""
     for tensor in changed[:_SHOWN]:
         what = CHANGES[tensor.change].of(language)
         name = f"{tensor.op_type} {tensor.name}"
-        line = f"{what}{' ' * (_WHAT - text_width(what))} {errors(tensor):24s} {ratio(tensor):>10s}  "
-        room = max(16, wide - text_width(line)) if wide else len(name)
+        line = (
+            f"{what}{' ' * (_WHAT - measure_text_width(what))} {format_errors(tensor):24s}"
+            f" {format_ratio(tensor):>10s}  "
+        )
+        room = max(16, wide - measure_text_width(line)) if wide else len(name)
         yield line + (name if len(name) <= room else f"…{name[1 - room :]}")
     if len(changed) > _SHOWN:
         more = len(changed) - _SHOWN
         yield Text(f"… and {more} more", f"……另有 {more} 个").of(language)
 
 
-_WHAT = max(text_width(part) for name in CHANGES.values() for part in name)
+_WHAT = max(measure_text_width(part) for name in CHANGES.values() for part in name)
 
 
-def _markdown(found: Difference, language: str) -> Iterator[str]:
-    first, *more = (text.of(language) for text in sentences(found))
-    yield f"# {plain(first)}"
+def _format_markdown(found: Difference, language: str) -> Iterator[str]:
+    first, *more = (text.of(language) for text in list_sentences(found))
+    yield f"# {escape_text(first)}"
     yield ""
     for line in more:
-        yield f"- {plain(line)}"
+        yield f"- {escape_text(line)}"
     yield ""
     yield "| | Rel L2 | | |"
     yield "|---|---|---|---|"
-    for tensor in ordered(found):
-        cells = (CHANGES[tensor.change].of(language), errors(tensor), ratio(tensor),
+    for tensor in order_tensors(found):
+        cells = (CHANGES[tensor.change].of(language), format_errors(tensor), format_ratio(tensor),
                  f"{tensor.op_type} {tensor.name}")  # fmt: skip
-        yield "| " + " | ".join(map(plain, cells)) + " |"
+        yield "| " + " | ".join(map(escape_text, cells)) + " |"
 
 
-def _plain(found: Difference) -> dict[str, Any]:
+def _to_plain_values(found: Difference) -> dict[str, Any]:
     return {
         "before": {"verdict": str(found.before.verdict), "mode": found.before.target.mode},
         "after": {"verdict": str(found.after.verdict), "mode": found.after.target.mode},
@@ -138,7 +150,7 @@ def _plain(found: Difference) -> dict[str, Any]:
         "difference": str(found.verdict),
         "claims": [encode(claim) for claim in found.claims],
         "counts": {str(change): count for change, count in found.counts.items()},
-        "sentences": [text.en for text in sentences(found)],
+        "sentences": [text.en for text in list_sentences(found)],
         "culprits": {
             "fresh": [culprit.name for culprit in found.fresh],
             "gone": [culprit.name for culprit in found.gone],

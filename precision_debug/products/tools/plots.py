@@ -6,11 +6,11 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from ...cli.parser import language_of
+from ...cli.parser import choose_language
 from ...numbers.told import Bins, Density, Portrait
 from ...reasons import Text
 from ...report.model import Report
-from ...safety.untrusted import visible
+from ...safety.untrusted import make_visible
 
 __all__ = ["plot_lines", "show_plots"]
 
@@ -32,8 +32,8 @@ def show_plots(report: Report, count: int, *, language: str = "") -> None:
     from rich.text import Text as Styled
 
     console = Console(highlight=False, soft_wrap=True)
-    for line, style in plot_lines(report, count, language=language_of(language)):
-        console.print(Styled(visible(line), style=style), soft_wrap=True)
+    for line, style in plot_lines(report, count, language=choose_language(language)):
+        console.print(Styled(make_visible(line), style=style), soft_wrap=True)
 
 
 def plot_lines(report: Report, count: int, *, language: str = "en") -> Iterator[tuple[str, str]]:
@@ -46,22 +46,22 @@ def plot_lines(report: Report, count: int, *, language: str = "en") -> Iterator[
         yield "", ""
         mine = f" ({_MINE.of(language)})" if portrait.introduced else ""
         yield f"{portrait.name}{mine}, n = {portrait.sampled}", "bold"
-        yield from _of(portrait, language)
+        yield from _plot_portrait(portrait, language)
 
 
-def _of(portrait: Portrait, language: str) -> Iterator[tuple[str, str]]:
+def _plot_portrait(portrait: Portrait, language: str) -> Iterator[tuple[str, str]]:
     if portrait.base is not None and portrait.target is not None:
         yield f"  {_VALUES.of(language)}", "dim"
-        yield from _histogram((portrait.base, portrait.target), logarithmic=False)
+        yield from _plot_histogram((portrait.base, portrait.target), logarithmic=False)
     if portrait.errors is not None:
         yield f"  {_ERRORS.of(language)}", "dim"
-        yield from _histogram((portrait.errors,), logarithmic=True)
+        yield from _plot_histogram((portrait.errors,), logarithmic=True)
     if portrait.against is not None:
         yield f"  {_AGAINST.of(language)}", "dim"
-        yield from _density(portrait.against)
+        yield from _plot_density(portrait.against)
 
 
-def _histogram(series: Sequence[Bins], *, logarithmic: bool) -> Iterator[tuple[str, str]]:
+def _plot_histogram(series: Sequence[Bins], *, logarithmic: bool) -> Iterator[tuple[str, str]]:
     """Yield a line a few bins, with a bar and a number for each of the series; all have the same edges."""
     edges = series[0].edges
     step = -(-len(series[0].counts) // _LINES)
@@ -71,18 +71,18 @@ def _histogram(series: Sequence[Bins], *, logarithmic: bool) -> Iterator[tuple[s
     for line, counts in enumerate(zip(*grouped, strict=True)):
         low, high = edges[line * step], edges[min((line + 1) * step, len(edges) - 1)]
         span = f"{10**low:.1e} … {10**high:.1e}" if logarithmic else f"{low:>10.4g} … {high:<10.4g}"
-        bars = "  ".join(f"{_bar(count / most)} {count:>{wide}}" for count in counts)
+        bars = "  ".join(f"{_draw_bar(count / most)} {count:>{wide}}" for count in counts)
         yield f"  {span:>23s}  {bars}".rstrip(), "red" if logarithmic else "cyan"
 
 
-def _bar(share: float) -> str:
+def _draw_bar(share: float) -> str:
     """Return a bar of at most ``_BAR`` places, in eighths of one; what is there is never nothing."""
     eighths = max(round(share * _BAR * 8), 1 if share > 0 else 0)
     full, rest = divmod(eighths, 8)
     return f"{'█' * full}{_EIGHTHS[rest] if rest else ''}".ljust(_BAR)
 
 
-def _density(density: Density) -> Iterator[tuple[str, str]]:
+def _plot_density(density: Density) -> Iterator[tuple[str, str]]:
     """Yield the largest errors first; a darker place has more elements, by decades."""
     most = max(1, *itertools.chain(*density.counts))
     for place in range(len(density.counts) - 1, -1, -1):

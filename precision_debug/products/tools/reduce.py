@@ -25,29 +25,29 @@ from ... import recording
 from ...api import compare as compared
 from ...cli import compare
 from ...cli.option_file import with_file
-from ...cli.parser import Help, flag, parse, program
+from ...cli.parser import Help, make_flag, parse, program_name
 from ...codec import decode, encode
 from ...errors import ModelError, PrecisionDebugError, UsageError
 from ...feeds import save_feeds
 from ...numbers.arrays import as_array
-from ...onnx.model import loaded
+from ...onnx.model import load_model
 from ...onnx.submodel import Part, Parts
 from ...ownership import refuse_foreign
 from ...protocols import AloneFiles
 from ...reasons import say
 from ...records import Row, RunSpec, Status
-from ...report.atomic_file import replacing
+from ...report.atomic_file import replace_atomically
 from ...report.model import Report
 from ...run import pipeline
-from ...run.child import Said, called, watching
+from ...run.child import Said, call_in_child, watch_signals
 from ...run.companion_files import refuse_overwriting
 from ...run.journal import Journal
-from ...run.locked_folder import JOURNAL, scratch
+from ...run.locked_folder import JOURNAL, make_scratch_folder
 from ...run.plan import make_plan
-from ...safety.untrusted import visible
-from ...settings.options import differing
+from ...safety.untrusted import make_visible
+from ...settings.options import iterate_differing
 
-__all__ = ["reduced", "run"]
+__all__ = ["reduce_in_child", "run"]
 
 SUMMARY = "the smallest part of an ONNX model that still shows the fault, saved with its inputs"
 SUMMARY_ZH = "仍能重现问题的最小 ONNX 子模型，连同其输入一起保存"
@@ -74,11 +74,11 @@ _OF_THE_WHOLE = ("input_shapes", "val_range", "sample", "samples_axis", "marks",
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
-    parser = compare.verb_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
+    parser = compare.make_comparison_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
     arguments = with_file(parser, "reduce", arguments, without=_UNUSED)
     args = parse(parser, arguments)
     compare.refuse_unused(args, "reduce", *_UNUSED, hint=say("use_part"))
-    spec = compare.make_spec(args, command=f"{program('reduce')} {shlex.join(arguments)}")
+    spec = compare.make_spec(args, command=f"{program_name('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file
     if Path(model).suffix.lower() != ".onnx":
         raise UsageError("only .onnx models can be reduced", where=spec.model.path)
@@ -92,19 +92,19 @@ def run(arguments: Sequence[str]) -> int:
         refuse_foreign(path, hint=say("name_another", option="--part"))
     refuse_overwriting([part_file, *beside], spec, args.marks)
     compare.check_before(spec, [])
-    with watching() as stopping, scratch() as (folder, _):
+    with watch_signals() as stopping, make_scratch_folder() as (folder, _):
         job = {"spec": encode(spec), "tensor": args.tensor, "file": str(folder / part_file.name)}
 
         def tell(news: Mapping[str, Any]) -> None:
             if not args.quiet:
                 print(f"  {news['operators']} operators: {news['came']}", file=sys.stderr, flush=True)
 
-        found = called(f"{__name__}:reduced", job, where=model, verbose=args.verbose, on_said=tell)
+        found = call_in_child(f"{__name__}:reduce_in_child", job, where=model, verbose=args.verbose, on_said=tell)
         if "nothing" in found:
-            print(visible(found["nothing"]), file=sys.stderr)
+            print(make_visible(found["nothing"]), file=sys.stderr)
             return 1
         with stopping.finishing("the part is being written"):
-            _moved(folder, part_file)
+            _move_part(folder, part_file)
     names = [f"{kind} {name}" for kind, name in found["operators"]]
     operators = ", ".join(names[:5])
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -112,10 +112,10 @@ def run(arguments: Sequence[str]) -> int:
     lines = (
         f"{len(names)} of {found['of']} operators still fail at {found['tensor']}: {operators}{more}",
         f"{part_file}, inputs {inputs}; to see it:",
-        f"{program()} --model_file {shlex.quote(str(part_file))} --run_mode {spec.run_mode}"
-        f" --baseline {found['baseline']} --inputs {shlex.quote(str(inputs))}{_tolerance(spec)}",
+        f"{program_name()} --model_file {shlex.quote(str(part_file))} --run_mode {spec.run_mode}"
+        f" --baseline {found['baseline']} --inputs {shlex.quote(str(inputs))}{_tolerance_options(spec)}",
     )
-    sys.stdout.writelines(visible(line) + "\n" for line in (*lines, *_of_the_script(part_file, found["alone"])))
+    sys.stdout.writelines(make_visible(line) + "\n" for line in (*lines, *_describe_script(part_file, found["alone"])))
     return 0
 
 
@@ -124,30 +124,30 @@ _TRIED = 4
 
 _HEADING = Help("what is left, and where does it go?", "剩下什么，写到何处？")
 _FLAGS = (
-    flag("--tensor", "that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）",
+    make_flag("--tensor", "that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）",
          metavar="NAME"),
-    flag("--part", "the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）", metavar="FILE.onnx"),
+    make_flag("--part", "the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）", metavar="FILE.onnx"),
 )  # fmt: skip
 
 
-def reduced(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:
+def reduce_in_child(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:
     """In a child process: what is left of a model, saved as the job's file; or why nothing is."""
     tempfile.tempdir = str(folder)  # every run of a part works in here, and goes with it
     spec, part_file = decode(RunSpec, job["spec"]), Path(job["file"])
     model = spec.model.model_file
-    whole = _compared(spec, model, spec.inputs)
+    whole = _compare_part(spec, model, spec.inputs)
     wanted, proto = job["tensor"], _with_weights(model)
     made = {name for node in proto.graph.node for name in node.output}
     # an input differs where the target holds it in another type: no operator did that
-    rows = [row for row in _failing(whole) if (row.name == wanted if wanted else row.name in made)]
+    rows = [row for row in _list_failing(whole) if (row.name == wanted if wanted else row.name in made)]
     if not rows:
         what = f"'{wanted}' does not fail" if wanted else "nothing fails that an operator makes"
         return {"nothing": f"{what}: there is nothing to reduce"}
-    values = _baseline_values(spec, whole)
+    values = _run_baseline(spec, whole)
     # what an engine fuses up to a later tensor does not fail where the part ends before it
     for row in (*rows[:_TRIED], *(row for row in rows[_TRIED:] if row.is_output)):
         name = row.name
-        found = Parts(proto, values, name).smallest(functools.partial(_shows, spec, name=name, said=said))
+        found = Parts(proto, values, name).smallest(functools.partial(_does_part_fail, spec, name=name, said=said))
         if found is not None:
             break
     else:
@@ -156,18 +156,20 @@ def reduced(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:
     save_feeds(part_file.with_suffix(".npz"), found.feeds)
     return {
         "tensor": name, "baseline": whole.baseline.mode, "of": len(proto.graph.node),
-        "alone": _alone(spec, part_file, found, name, values),
+        "alone": _write_engine_script(spec, part_file, found, name, values),
         "operators": [(node.op_type, node.output[0]) for node in found.proto.graph.node],
     }  # fmt: skip
 
 
-def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mapping[str, Any]) -> list[str] | None:
+def _write_engine_script(
+    spec: RunSpec, part_file: Path, found: Part, name: str, values: Mapping[str, Any]
+) -> list[str] | None:
     """Write a script that needs the engine alone, where the fault is the engine's; the passes that bring it."""
     scripter = make_plan(spec, check_machine=False).target.capabilities.alone_scripter
     if scripter is None:
         return None
     expected, file = part_file.with_suffix(".expected.npz"), part_file.with_suffix(".py")
-    report = _compared(spec, str(part_file), dict(found.feeds), find_pass=True, explain="fast")
+    report = _compare_part(spec, str(part_file), dict(found.feeds), find_pass=True, explain="fast")
     named = report.explanation.culprits if report.explanation is not None else ()
     passes = next((str(one.evidence["passes"]).split(" and ") for one in named if "passes" in one.evidence), [])
     inputs = part_file.with_suffix(".npz")
@@ -182,7 +184,7 @@ def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mappi
     return passes
 
 
-def _of_the_script(part_file: Path, passes: Sequence[str] | None) -> list[str]:
+def _describe_script(part_file: Path, passes: Sequence[str] | None) -> list[str]:
     """Return what to print of the script; passes: None where there is none."""
     if passes is None:
         return []
@@ -190,40 +192,40 @@ def _of_the_script(part_file: Path, passes: Sequence[str] | None) -> list[str]:
     return [f"python {shlex.quote(str(part_file.with_suffix('.py')))}: the same with the engine alone{brings}"]
 
 
-def _moved(folder: Path, part_file: Path) -> None:
+def _move_part(folder: Path, part_file: Path) -> None:
     """The part, its inputs and, where it has some, its external weights, from a folder to where they are wanted."""
     for path in sorted(folder.glob(f"{glob.escape(part_file.stem)}.*"), reverse=True):  # the .onnx last of its two
-        with replacing(part_file.with_name(path.name)) as temporary:
+        with replace_atomically(part_file.with_name(path.name)) as temporary:
             shutil.copyfile(path, temporary)
 
 
-def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
+def _compare_part(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
     """Return the whole model's report; or a part's, on the arrays that it reads."""
     names = (*_OF_A_PART, *(_OF_THE_WHOLE if inputs is spec.inputs else ()))
-    settings = {one.name: value for one, value in differing(spec) if one.name in names}
+    settings = {one.name: value for one, value in iterate_differing(spec) if one.name in names}
     options = {name: one for name, one in spec.options.items() if not name.startswith("save_")}
     settings |= {**options, "inputs": inputs, "explain": "off", **how}
     return compared(model, tolerance=spec.tolerance, **settings)
 
 
-def _failing(report: Report) -> list[Row]:
+def _list_failing(report: Report) -> list[Row]:
     return [row for row in report.rows if row.status is Status.FAIL]
 
 
-def _shows(spec: RunSpec, part: Part, *, name: str, said: Said) -> bool:
+def _does_part_fail(spec: RunSpec, part: Part, *, name: str, said: Said) -> bool:
     """Return whether a part alone fails there; one that the engine refuses does not."""
     with tempfile.TemporaryDirectory(prefix="part-") as folder:
         file = Path(folder, "part.onnx")
         _save(file, part)
         try:
-            fails = any(row.name == name for row in _failing(_compared(spec, str(file), dict(part.feeds))))
+            fails = any(row.name == name for row in _list_failing(_compare_part(spec, str(file), dict(part.feeds))))
         except PrecisionDebugError:
             fails = False
     said({"operators": part.nodes, "came": "fails" if fails else "passes"})
     return fails
 
 
-def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
+def _run_baseline(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
     """Return every array that the baseline's run showed, its inputs among them."""
     with tempfile.TemporaryDirectory(prefix="part-") as folder:
         kept, work = str(Path(folder, "baseline")), Path(folder, "work")
@@ -259,7 +261,7 @@ def _is_array(value: Any) -> bool:
 def _with_weights(model: str) -> Any:
     import onnx
 
-    proto = loaded(model)
+    proto = load_model(model)
     try:
         onnx.load_external_data_for_model(proto, str(Path(model).absolute().parent))
     except Exception as error:
@@ -274,5 +276,5 @@ def _save(path: Path, part: Part) -> None:
     onnx.save_model(part.proto, str(path), save_as_external_data=large, location=f"{path.name}.data" if large else None)
 
 
-def _tolerance(spec: RunSpec) -> str:
+def _tolerance_options(spec: RunSpec) -> str:
     return f" --atol {spec.tolerance.atol:g} --rtol {spec.tolerance.rtol:g}" if spec.tolerance.given else ""

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...cli import compare
-from ...cli.parser import Help, flag, language_of
-from ...report.atomic_file import replacing
+from ...cli.parser import Help, choose_language, make_flag
+from ...report.atomic_file import replace_atomically
 from ...run.plan import make_plan
-from ...safety.untrusted import visible
+from ...safety.untrusted import make_visible
 from .roads_report import ENDINGS, road_lines, write_roads
 
 __all__ = ["run"]
@@ -34,24 +34,24 @@ def run(arguments: Sequence[str]) -> int:
     """Print a line a road; 0 where each differs by rounding alone, 1 where one does not."""
     args, spec = compare.read_verb("roads", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, arguments, endings=ENDINGS)
 
-    from ...run.inputs import feeds_of
-    from .roads_report import travelled
+    from ...run.inputs import load_feeds
+    from .roads_report import travel_roads
 
     plan = make_plan(spec, check_machine=False)
     asked = [word for word in str(args.roads).split(",") if word]
-    found = travelled(plan.target, feeds_of(spec, plan, ()).feeds[0], asked)
-    language = language_of(args.lang)
+    found = travel_roads(plan.target, load_feeds(spec, plan, ()).feeds[0], asked)
+    language = choose_language(args.lang)
     for road in found:
         for line in road_lines(road):
-            print(visible(line.of(language)))
+            print(make_visible(line.of(language)))
     for output in map(Path, args.output):
-        with replacing(output) as temporary:
+        with replace_atomically(output) as temporary:
             write_roads(found, spec, temporary, output.suffix.lower(), args.lang)
     return int(any(road.differs for road in found))
 
 
 _HEADING = Help("which roads?", "哪些路径？")
 _FLAGS = (
-    flag("--roads", "which ones, with commas; run modes too (default: every one of this run mode)",
+    make_flag("--roads", "which ones, with commas; run modes too (default: every one of this run mode)",
          "哪些路径，以逗号分隔；也可为运行模式（默认：该运行模式的全部路径）", metavar="ROAD,…", default=""),
 )  # fmt: skip

@@ -16,21 +16,21 @@ from ...codec import json_text
 from ...errors import UsageError
 from ...numbers.arrays import as_array
 from ...numbers.measure_tokens import Roles, measure_tokens
-from ...numbers.number_types import promised
-from ...observe.token_errors import by_token
+from ...numbers.number_types import find_promise
+from ...observe.token_errors import split_by_token
 from ...protocols import Feeds, Roads
 from ...reasons import Text, same
 from ...records import RunSpec, SessionSpec
-from ...report.formats.html.blocks import block
-from ...report.formats.html.text import small_page
-from ...report.formats.md import plain
-from ...report.formats.xlsx.formats import Formats, fit, on_paper, write_sentences
+from ...report.formats.html.blocks import make_block
+from ...report.formats.html.text import make_small_page
+from ...report.formats.md import escape_text
+from ...report.formats.xlsx.formats import Formats, fit_cell_text, set_up_paper, write_sentences
 from ...report.sections import Cell, Section
-from ...report.words import count, figure
+from ...report.words import count, format_figure
 from ...run.plan import Opening
-from ...run.side import guarded
+from ...run.side import guard_call
 
-__all__ = ["ENDINGS", "Road", "road_lines", "travelled", "write_roads"]
+__all__ = ["ENDINGS", "Road", "road_lines", "travel_roads", "write_roads"]
 
 
 # Roads of one language model, each held against the truth as the whole batch at once is.
@@ -73,7 +73,7 @@ class Road:
     first_base: float = 0.0
 
 
-def travelled(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list[Road]:
+def travel_roads(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list[Road]:
     """Go every road that is asked for: the backend's own, and run modes by their names. Raises PrecisionDebugError."""
     roads = opening.capabilities.roads
     if roads is None:
@@ -89,7 +89,7 @@ def travelled(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list
     if roads.truth in modes:
         truth, _ = trip.go("whole", exact)
     else:  # another engine's, of the same model
-        truth, _ = _Trip(_roads_of(roads.truth), opening, feeds).go("whole", dataclasses.replace(exact, options={}))
+        truth, _ = _Trip(_find_roads(roads.truth), opening, feeds).go("whole", dataclasses.replace(exact, options={}))
     base, logits = trip.go("whole", opening.spec)
     errors = {name: trip.error(value, truth.get(name)) for name, value in base.items()}
     found = []
@@ -97,12 +97,12 @@ def travelled(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list
         mode = name if name in modes else opening.spec.mode
         spec = dataclasses.replace(opening.spec, mode=mode)
         seen, other = trip.go("whole" if name in modes else name, spec)
-        units = [_UNITS.get(promised(modes[one].precision).computes, 2.0**-24) for one in (opening.spec.mode, mode)]
+        units = [_UNITS.get(find_promise(modes[one].precision).computes, 2.0**-24) for one in (opening.spec.mode, mode)]
         found.append(trip.judged(name, seen, other, truth, errors, logits, units))
     return found
 
 
-def _roads_of(mode: str) -> Roads:
+def _find_roads(mode: str) -> Roads:
     """Return the roads of whichever backend has a run mode. Raises UsageError."""
     for backend in registry.backends():
         found = backend.capabilities.roads
@@ -126,11 +126,11 @@ class _Trip:
         seen: dict[str, Array] = {}
 
         def hook(_op: str, name: str, tensor: Any, /) -> None:
-            lines = by_token(as_array(tensor, name=name), *self._shape)
+            lines = split_by_token(as_array(tensor, name=name), *self._shape)
             if lines is not None:
                 seen[name] = lines.astype(np.float64 if lines.dtype == np.float64 else np.float32)
 
-        outputs = guarded(self._opening.label, lambda: self._roads.travel(spec, road, self._feeds, hook))
+        outputs = guard_call(self._opening.label, lambda: self._roads.travel(spec, road, self._feeds, hook))
         return seen, outputs["logits"]
 
     @staticmethod
@@ -174,8 +174,8 @@ class _Trip:
         place, error, theirs_there = beyond.get(first, (0, 0.0, 0.0))
         row, column = divmod(place, self._shape[1])
         return Road(
-            name=name, differs=differs, error=_most(self.error(seen["logits"], truth["logits"])),
-            base_error=_most(base["logits"]), modules=compared,
+            name=name, differs=differs, error=_largest_error(self.error(seen["logits"], truth["logits"])),
+            base_error=_largest_error(base["logits"]), modules=compared,
             mean_abs=float(np.mean(np.abs(known))) if known else 0.0,
             max_abs=float(np.max(np.abs(known))) if known else 0.0,
             flips=sum(one.flips for one in tokens.tokens), first=first, row=row, place=column, first_error=error,
@@ -183,7 +183,7 @@ class _Trip:
         )  # fmt: skip
 
 
-def _most(errors: Array | None) -> float:
+def _largest_error(errors: Array | None) -> float:
     return math.nan if errors is None or np.isnan(errors).all() else float(np.nanmax(errors))
 
 
@@ -202,47 +202,52 @@ _MORE, _LESS = Text("more than rounding", "超出舍入"), Text("rounding alone"
 
 def road_lines(road: Road) -> list[Text]:
     """Return a road in the terminal."""
-    mean, most = figure(road.mean_abs), figure(road.max_abs)
+    mean, most = format_figure(road.mean_abs), format_figure(road.max_abs)
     numbers = Text(
-        f"log-probabilities differ by {mean} in the mean, {most} at most; logits are {figure(road.error)} from float64,"
-        f" at once {figure(road.base_error)}",
-        f"对数概率平均相差 {mean}，最大 {most}；logits 距 float64 {figure(road.error)}，"
-        f"一次前向为 {figure(road.base_error)}",
+        f"log-probabilities differ by {mean} in the mean, {most} at most; logits are {format_figure(road.error)}"
+        f" from float64,"
+        f" at once {format_figure(road.base_error)}",
+        f"对数概率平均相差 {mean}，最大 {most}；logits 距 float64 {format_figure(road.error)}，"
+        f"一次前向为 {format_figure(road.base_error)}",
     )
     if not road.differs:
         return [Text(f"{road.name:12s} rounding alone: {numbers.en}", f"{road.name:12s} 仅为舍入：{numbers.zh}")]
-    first = Text(f"  first at {_where(road).en}", f"  首先出现在 {_where(road).zh}")
+    first = Text(
+        f"  first at {_describe_first_departure(road).en}", f"  首先出现在 {_describe_first_departure(road).zh}"
+    )
     return [Text(f"{road.name:12s} MORE THAN ROUNDING: {numbers.en}", f"{road.name:12s} 超出舍入：{numbers.zh}"), first]
 
 
 def write_roads(found: Sequence[Road], spec: RunSpec, path: Path, ending: str, language: str) -> None:
     """Write one file. language: that a page opens in; "": what the reader's browser prefers. Raises OSError."""
     if ending == ".xlsx":
-        _book(found, spec, path)
+        _write_book(found, spec, path)
         return
-    said = _sentences(found)
+    said = _list_sentences(found)
     if ending == ".json":
-        told = {"command": spec.command, "roads": [_finite(dataclasses.asdict(road)) for road in found]}
+        told = {"command": spec.command, "roads": [_without_special_values(dataclasses.asdict(road)) for road in found]}
         text = json_text(told, indent=1) + "\n"
     elif ending == ".html":
         chip = Text("Roads of one model", "同一模型的各条路径")
-        lines = tuple(tuple(_cells(road)) for road in found)
+        lines = tuple(tuple(_make_cells(road)) for road in found)
         section = Section(key="roads", title=chip, head=_HEAD, lines=lines).without_empty_columns()
-        text = small_page(chip, _about(spec), said, _tone(found), block(section, {}), language=language)
+        text = make_small_page(
+            chip, _describe_spec(spec), said, _tone_of(found), make_block(section, {}), language=language
+        )
     else:
-        text = "\n".join(_markdown(found, said)) + "\n"
+        text = "\n".join(_format_markdown(found, said)) + "\n"
     path.write_text(text, encoding="utf-8")
 
 
-def _where(road: Road) -> Text:
-    there, at_once = figure(road.first_error), figure(road.first_base)
+def _describe_first_departure(road: Road) -> Text:
+    there, at_once = format_figure(road.first_error), format_figure(road.first_base)
     return Text(
         f"`{road.first}`, token {road.place} of row {road.row}: {there} from float64, at once {at_once}",
         f"`{road.first}`，第 {road.row} 行第 {road.place} 个词元：距 float64 {there}，一次前向为 {at_once}",
     )
 
 
-def _sentences(found: Sequence[Road]) -> list[Text]:
+def _list_sentences(found: Sequence[Road]) -> list[Text]:
     """The first one stands alone: whether any road differs by more than rounding."""
     wrong, more = [road for road in found if road.differs], list[Text]()
     if not wrong:
@@ -254,20 +259,20 @@ def _sentences(found: Sequence[Road]) -> list[Text]:
     names = ", ".join(f"`{road.name}`" for road in wrong)
     first = Text(f"More than rounding: {names}.", f"超出舍入：{names.replace(', ', '、')}。")
     for road in wrong:
-        said = _where(road)
+        said = _describe_first_departure(road)
         more.append(Text(f"`{road.name}`: first at {said.en}.", f"`{road.name}`：首先出现在 {said.zh}。"))
     return [first, *more]
 
 
-def _tone(found: Sequence[Road]) -> str:
+def _tone_of(found: Sequence[Road]) -> str:
     return "bad" if any(road.differs for road in found) else "good"
 
 
-def _about(spec: RunSpec) -> str:
+def _describe_spec(spec: RunSpec) -> str:
     return f"{spec.model.path} {spec.run_mode}"
 
 
-def _values(road: Road) -> list[Any]:
+def _values_of_road(road: Road) -> list[Any]:
     """In the order of the head; None where a road that does not differ has nothing to say."""
     there = (road.first, road.row, road.place, road.first_error, road.first_base) if road.differs else (None,) * 5
     return [
@@ -276,37 +281,40 @@ def _values(road: Road) -> list[Any]:
     ]  # fmt: skip
 
 
-def _cells(road: Road) -> list[Cell]:
+def _make_cells(road: Road) -> list[Cell]:
     tone = "bad" if road.differs else "good"
     return [
         Cell(text=value, tone=tone) if isinstance(value, Text)
-        else Cell(text=same("" if value is None else value if isinstance(value, str) else _shown(value)),
+        else Cell(text=same("" if value is None else value if isinstance(value, str) else _format_value(value)),
                   right=isinstance(value, (int, float)))
-        for value in _values(road)
+        for value in _values_of_road(road)
     ]  # fmt: skip
 
 
-def _shown(value: float) -> str:
-    return count(value) if isinstance(value, int) else figure(value)
+def _format_value(value: float) -> str:
+    return count(value) if isinstance(value, int) else format_figure(value)
 
 
-def _markdown(found: Sequence[Road], said: Sequence[Text]) -> list[str]:
-    lines = [f"**{plain(str(text))}**" if place == 0 else f"- {plain(str(text))}" for place, text in enumerate(said)]
-    rights = [any(_cells(road)[place].right for road in found) for place in range(len(_HEAD))]
+def _format_markdown(found: Sequence[Road], said: Sequence[Text]) -> list[str]:
+    lines = [
+        f"**{escape_text(str(text))}**" if place == 0 else f"- {escape_text(str(text))}"
+        for place, text in enumerate(said)
+    ]
+    rights = [any(_make_cells(road)[place].right for road in found) for place in range(len(_HEAD))]
     lines += ["", f"| {' | '.join(title.en for title in _HEAD)} |"]
     lines.append(f"|{'|'.join('---:' if right else '---' for right in rights)}|")
-    return [*lines, *(f"| {' | '.join(plain(cell.text.en) for cell in _cells(road))} |" for road in found)]
+    return [*lines, *(f"| {' | '.join(escape_text(cell.text.en) for cell in _make_cells(road))} |" for road in found)]
 
 
-def _book(found: Sequence[Road], spec: RunSpec, path: Path) -> None:
+def _write_book(found: Sequence[Road], spec: RunSpec, path: Path) -> None:
     """The table first, for programs; it opens on the sentence."""
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
 
-    said = _sentences(found)
+    said = _list_sentences(found)
     book = xlsxwriter.Workbook(str(path), {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     try:
-        book.set_properties({"title": "precision_debug roads", "comments": fit(said[0].en)})
+        book.set_properties({"title": "precision_debug roads", "comments": fit_cell_text(said[0].en)})
         formats = Formats(book)
         sheet = book.add_worksheet("Roads")
         look = formats.get(bold=True, font_color="#FFFFFF", bg_color="#1D3557", text_wrap=True)
@@ -314,14 +322,14 @@ def _book(found: Sequence[Road], spec: RunSpec, path: Path) -> None:
             sheet.set_column(place, place, width)
             sheet.write_string(0, place, f"{title.en}\n{title.zh}", look)
         for line, road in enumerate(found, 1):
-            for place, value in enumerate(_values(road)):
+            for place, value in enumerate(_values_of_road(road)):
                 _put(sheet, formats, line, place, value)
         sheet.set_row(0, 34)
         sheet.freeze_panes(1, 1)
         sheet.autofilter(0, 0, max(1, len(found)), len(_HEAD) - 1)
-        on_paper(sheet, 9)
+        set_up_paper(sheet, 9)
         summary = book.add_worksheet("Summary")
-        write_sentences(summary, formats, [*said, same(_about(spec))], _tone(found))
+        write_sentences(summary, formats, [*said, same(_describe_spec(spec))], _tone_of(found))
         summary.activate()
         book.close()
     except FileCreateError as error:
@@ -333,14 +341,14 @@ def _put(sheet: Any, formats: Formats, line: int, place: int, value: Any) -> Non
     if value is None:
         return
     if isinstance(value, (str, Text)):
-        sheet.write_string(line, place, fit(str(value)), formats.get("text"))
+        sheet.write_string(line, place, fit_cell_text(str(value)), formats.get("text"))
     elif math.isfinite(value):
         sheet.write_number(line, place, value, formats.get() if isinstance(value, int) else formats.get("error"))
     else:
         sheet.write_string(line, place, "NaN" if math.isnan(value) else "Inf", formats.get("text", align="right"))
 
 
-def _finite(plain_values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_special_values(plain_values: Mapping[str, Any]) -> dict[str, Any]:
     """Strict JSON has no NaN and no infinity."""
     return {
         key: str(value) if isinstance(value, float) and not math.isfinite(value) else value

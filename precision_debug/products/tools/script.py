@@ -11,11 +11,11 @@ from typing import Any
 from ...errors import UsageError
 from ...reasons import say
 from ...records import ModelFiles, RunSpec, Tolerance
-from ...report.atomic_file import replacing
-from ...safety.untrusted import visible
-from ...settings.options import differing
+from ...report.atomic_file import replace_atomically
+from ...safety.untrusted import make_visible
+from ...settings.options import iterate_differing
 
-__all__ = ["script_of", "write_script"]
+__all__ = ["make_script", "write_script"]
 
 _TEXT = '''"""{title}
 
@@ -46,36 +46,38 @@ def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
     """Raises UsageError for what has no counterpart in ``compare``, and OutputError."""
     if not path.endswith(".py"):
         raise UsageError(say("not_python"), where=f"--gen_script {path}")
-    with replacing(Path(path)) as temporary:
-        temporary.write_text(script_of(spec, outputs), encoding="utf-8")
+    with replace_atomically(Path(path)) as temporary:
+        temporary.write_text(make_script(spec, outputs), encoding="utf-8")
 
 
-def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
+def make_script(spec: RunSpec, outputs: Sequence[Path]) -> str:
     """Return the text of a script that does what the command does. Raises UsageError."""
-    for one, _ in differing(spec):
+    for one, _ in iterate_differing(spec):
         if "script" in one.not_with:
             raise UsageError("cannot be combined with --gen_script", where=one.option, hint="leave one of them out")
-    written = dict(_arguments(spec, outputs))
+    written = dict(_list_arguments(spec, outputs))
     lines = []
     for name, value in written.items():
         if name.isidentifier():
-            lines.append(f"{name}={_written(value)},")
+            lines.append(f"{name}={_format_literal(value)},")
         else:  # a setting of one side: "baseline.KEY"
-            lines.append(f"**{{{name!r}: {_written(value)}}},")
-    body = "\n".join(f"        {line}" for text in [f"{_written(spec.model)},", *lines] for line in text.splitlines())
-    command = _quoted(" ".join(spec.command.split()))
-    title = _quoted(f"Compare {spec.run_mode} with {spec.baseline or 'its default baseline'}.")
+            lines.append(f"**{{{name!r}: {_format_literal(value)}}},")
+    body = "\n".join(
+        f"        {line}" for text in [f"{_format_literal(spec.model)},", *lines] for line in text.splitlines()
+    )
+    command = _quote_for_docstring(" ".join(spec.command.split()))
+    title = _quote_for_docstring(f"Compare {spec.run_mode} with {spec.baseline or 'its default baseline'}.")
     return _TEXT.format(title=title, command=command, imports="import sys\n\nimport precision_debug", arguments=body)
 
 
-def _quoted(text: str) -> str:
+def _quote_for_docstring(text: str) -> str:
     """For a docstring."""
-    return visible(text.replace("\\", "\\\\")).replace('"""', "'''")
+    return make_visible(text.replace("\\", "\\\\")).replace('"""', "'''")
 
 
-def _arguments(spec: RunSpec, outputs: Sequence[Path]) -> list[tuple[str, Any]]:
+def _list_arguments(spec: RunSpec, outputs: Sequence[Path]) -> list[tuple[str, Any]]:
     """Return what differs from the defaults."""
-    found = {one.name: value for one, value in differing(spec) if "." not in one.field}
+    found = {one.name: value for one, value in iterate_differing(spec) if "." not in one.field}
     if spec.baseline_model is not None:
         found["baseline_model"] = spec.baseline_model
     if spec.tolerance != dataclasses.replace(Tolerance(), given=False):
@@ -85,12 +87,12 @@ def _arguments(spec: RunSpec, outputs: Sequence[Path]) -> list[tuple[str, Any]]:
     return [*found.items(), *sorted(spec.options.items())]
 
 
-def _written(value: Any) -> str:
+def _format_literal(value: Any) -> str:
     """As Python writes it; our records by their names, without what is as ever."""
     if isinstance(value, (ModelFiles, Tolerance)):
         plain = type(value)()
         parts = [
-            f"{field.name}={_written(getattr(value, field.name))}" for field in dataclasses.fields(value)
+            f"{field.name}={_format_literal(getattr(value, field.name))}" for field in dataclasses.fields(value)
             if getattr(value, field.name) != getattr(plain, field.name)
         ]  # fmt: skip
         return f"precision_debug.{type(value).__name__}({', '.join(parts)})"

@@ -8,6 +8,6 @@ __all__ = ["DOORS"]
 
 DOORS: Mapping[str, Mapping[str, str]] = {
     "verbs": {"training": f"{__name__}.training_verb"},
-    "explainers": {"step": f"{__name__}.explain_step:explained_step"},
+    "explainers": {"step": f"{__name__}.explain_step:explain_step"},
     "fixes": {"step": f"{__name__}.step_fix"},
 }

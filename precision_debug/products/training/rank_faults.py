@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...recording.rank_log import BINS, GradientNumbers, RankedStep, whole_sketch
+from ...recording.rank_log import BINS, GradientNumbers, RankedStep, join_sketches
 
-__all__ = ["RankFault", "first_rank_fault"]
+__all__ = ["RankFault", "find_first_rank_fault"]
 
 _OFF = 0.02
 """Distance of a reduction from the mean, in norms of the ranks' gradients, up to which it is one: types of 8 bits of
@@ -56,19 +56,23 @@ class RankFault:
 _Look = Callable[[RankedStep, str], RankFault | None]
 
 
-def first_rank_fault(steps: Sequence[RankedStep]) -> RankFault | None:
+def find_first_rank_fault(steps: Sequence[RankedStep]) -> RankFault | None:
     """Of the first step that has one, the gravest; a reduction that rounds only where there is nothing else."""
     whole = [step for step in steps if len(step.ranks) == step.of > 1]
-    found = [_first(whole, (_broken, _unused, _weights, _reduced, _narrow)), _same_batch(whole), _scaled_input(whole)]
+    found = [
+        _find_first(whole, (_find_broken, _find_unused, _find_other_weights, _check_reduction, _narrow)),
+        _find_same_batch(whole),
+        _find_scaled_input(whole),
+    ]
     gravest = min((one for one in found if one is not None), key=lambda one: one.step, default=None)
-    return gravest or _first(whole, (_rounded,))
+    return gravest or _find_first(whole, (_find_rounding_reduction,))
 
 
-def _first(steps: Sequence[RankedStep], looks: Sequence[_Look]) -> RankFault | None:
-    return next((fault for step in steps if (fault := _fault_of(step, looks)) is not None), None)
+def _find_first(steps: Sequence[RankedStep], looks: Sequence[_Look]) -> RankFault | None:
+    return next((fault for step in steps if (fault := _find_fault_of_step(step, looks)) is not None), None)
 
 
-def _same_batch(steps: Sequence[RankedStep]) -> RankFault | None:
+def _find_same_batch(steps: Sequence[RankedStep]) -> RankFault | None:
     """Ranks that read the same values in every step."""
     seen = [step for step in steps if all(one.inputs for one in step.ranks.values())]
     if len(seen) < _AGAIN:
@@ -78,7 +82,7 @@ def _same_batch(steps: Sequence[RankedStep]) -> RankFault | None:
         alike = [other for other, theirs in read.items() if other >= rank and theirs == own]
         if len(alike) > 1:
             name = next(iter(seen[0].ranks[rank].inputs))
-            return _told(seen[0], "same_batch", name, alike, len(seen))
+            return _make_fault(seen[0], "same_batch", name, alike, len(seen))
     return None
 
 
@@ -86,30 +90,30 @@ def _prints(step: RankedStep, rank: int) -> dict[str, str]:
     return {name: one.print for name, one in step.ranks[rank].inputs.items()}
 
 
-def _scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
+def _find_scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
     """Return an input whose values are many times those of the other ranks, from a step to the end."""
     for name in dict.fromkeys(name for step in steps for one in step.ranks.values() for name in one.inputs):
         sizes = [
             {rank: one.inputs[name].rms for rank, one in step.ranks.items() if name in one.inputs} for step in steps
         ]
         for rank in sorted(steps[0].ranks, reverse=True):
-            times = [_times(size, rank) for size in sizes]
+            times = [_ratio_to_others(size, rank) for size in sizes]
             begin = len(times)
             while begin and (times[begin - 1] or 1.0) >= _LARGER:
                 begin -= 1
             if len(times) - begin >= _AGAIN:
                 usual = float(np.median([one or 1.0 for one in times[begin:]]))
-                return _told(steps[begin], "scale", name, [rank], usual)
+                return _make_fault(steps[begin], "scale", name, [rank], usual)
     return None
 
 
-def _times(sizes: Mapping[int, float | None], rank: int) -> float | None:
+def _ratio_to_others(sizes: Mapping[int, float | None], rank: int) -> float | None:
     """Return how many times the size of the others'; None where it is not known."""
     own, others = sizes.get(rank), [one for other, one in sizes.items() if other != rank and one]
     return own / float(np.median(others)) if own and others else None
 
 
-def _fault_of(step: RankedStep, looks: Sequence[_Look]) -> RankFault | None:
+def _find_fault_of_step(step: RankedStep, looks: Sequence[_Look]) -> RankFault | None:
     names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
     for look in looks:
         told: dict[str, RankFault] = {}
@@ -127,7 +131,7 @@ def _fault_of(step: RankedStep, looks: Sequence[_Look]) -> RankFault | None:
     return None
 
 
-def _told(
+def _make_fault(
     step: RankedStep, what: str, name: str, ranks: Sequence[int], value: float = 0.0, type: str = ""
 ) -> RankFault:
     return RankFault(
@@ -135,31 +139,31 @@ def _told(
     )
 
 
-def _side(step: RankedStep, name: str, side: str) -> dict[int, GradientNumbers]:
+def _side_of_reduction(step: RankedStep, name: str, side: str) -> dict[int, GradientNumbers]:
     """Return a side of the reduction, by rank; only of ranks that have it."""
     found = {rank: getattr(one.gradients[name], side) for rank, one in step.ranks.items() if name in one.gradients}
     return {rank: numbers for rank, numbers in found.items() if numbers is not None}
 
 
-def _broken(step: RankedStep, name: str) -> RankFault | None:
-    local, reduced = _side(step, name, "local"), _side(step, name, "reduced")
+def _find_broken(step: RankedStep, name: str) -> RankFault | None:
+    local, reduced = _side_of_reduction(step, name, "local"), _side_of_reduction(step, name, "reduced")
     who = [rank for rank, one in local.items() if one.broken]
     if who and len(who) < len(step.ranks):
-        return _told(step, "broken", name, who, max(local[rank].broken for rank in who))
+        return _make_fault(step, "broken", name, who, max(local[rank].broken for rank in who))
     behind = sum(one.broken for one in reduced.values())
     if not who and behind and len(local) == len(step.ranks):
-        return _told(step, "reduction_broken", name, [*reduced], max(one.broken for one in reduced.values()))
+        return _make_fault(step, "reduction_broken", name, [*reduced], max(one.broken for one in reduced.values()))
     return None
 
 
-def _unused(step: RankedStep, name: str) -> RankFault | None:
+def _find_unused(step: RankedStep, name: str) -> RankFault | None:
     """Return a parameter that a rank has, and whose gradient nothing made there, although something did elsewhere."""
-    local = _side(step, name, "local")
+    local = _side_of_reduction(step, name, "local")
     without = [rank for rank, one in step.ranks.items() if name in one.gradients and rank not in local]
-    return _told(step, "unused", name, without) if local and without else None
+    return _make_fault(step, "unused", name, without) if local and without else None
 
 
-def _weights(step: RankedStep, name: str) -> RankFault | None:
+def _find_other_weights(step: RankedStep, name: str) -> RankFault | None:
     """Return parameters that each rank holds whole, and that are not the same."""
     sizes = {
         rank: one.numbers.parameters[name].size
@@ -167,15 +171,15 @@ def _weights(step: RankedStep, name: str) -> RankFault | None:
         if name in one.numbers.parameters and name not in one.shards
     }
     off = [rank for rank, size in sizes.items() if not math.isclose(size, sizes[min(sizes)], rel_tol=1e-6)]
-    return _told(step, "weights", name, off) if off else None
+    return _make_fault(step, "weights", name, off) if off else None
 
 
-def _reduced(step: RankedStep, name: str) -> RankFault | None:
+def _check_reduction(step: RankedStep, name: str) -> RankFault | None:
     """Return what is behind the reduction, by the factors of what was before it."""
-    local = _side(step, name, "local")
+    local = _side_of_reduction(step, name, "local")
     if len(local) < len(step.ranks) or any(name in one.unseen for one in step.ranks.values()):
         return None
-    sides = {side: _side(step, name, side) for side in ("reduced", "final")}
+    sides = {side: _side_of_reduction(step, name, side) for side in ("reduced", "final")}
     alone = {rank: np.asarray(one.sketch) for rank, one in local.items()}
     if any(one.broken for side in (local, *sides.values()) for one in side.values()):
         return None
@@ -184,25 +188,27 @@ def _reduced(step: RankedStep, name: str) -> RankFault | None:
     size = max(one.norm for one in local.values())
     if not size or not math.isfinite(size):
         return None
-    wrapped = not _same(sides["reduced"], alone)  # else the loop reduces by itself, between backward and optimiser
+    wrapped = not _is_same_as_alone(
+        sides["reduced"], alone
+    )  # else the loop reduces by itself, between backward and optimiser
     behind = sides["reduced"] if wrapped or not sides["final"] else sides["final"]
     if not wrapped and not sides["final"]:
         return None
-    if apart := _apart(step, name, behind):
-        return _told(step, "apart", name, apart)
-    whole = whole_sketch(step, name, behind)
+    if apart := _list_ranks_apart(step, name, behind):
+        return _make_fault(step, "apart", name, apart)
+    whole = join_sketches(step, name, behind)
     if whole is None:
         return None
     scales = [1.0] if wrapped else [1.0, *{1 / one.numbers.scale for one in step.ranks.values()}]
-    return _factors(step, name, alone, whole, size, scales)
+    return _find_wrong_factor(step, name, alone, whole, size, scales)
 
 
-def _same(reduced: Mapping[int, GradientNumbers], alone: Mapping[int, np.ndarray[Any, Any]]) -> bool:
+def _is_same_as_alone(reduced: Mapping[int, GradientNumbers], alone: Mapping[int, np.ndarray[Any, Any]]) -> bool:
     """Return whether backward left each rank with what its own batch gave."""
     return all(np.array_equal(np.asarray(one.sketch), alone[rank]) for rank, one in reduced.items() if rank in alone)
 
 
-def _apart(step: RankedStep, name: str, behind: Mapping[int, GradientNumbers]) -> list[int]:
+def _list_ranks_apart(step: RankedStep, name: str, behind: Mapping[int, GradientNumbers]) -> list[int]:
     """Ranks that have another gradient behind the reduction than the first of those who hold the same part."""
     first: dict[int, tuple[float, ...]] = {}
     off = []
@@ -214,7 +220,7 @@ def _apart(step: RankedStep, name: str, behind: Mapping[int, GradientNumbers]) -
     return off
 
 
-def _factors(
+def _find_wrong_factor(
     step: RankedStep, name: str, alone: Mapping[int, np.ndarray[Any, Any]], whole: np.ndarray[Any, Any], size: float,
     scales: Sequence[float],
 ) -> RankFault | None:  # fmt: skip
@@ -228,41 +234,41 @@ def _factors(
         if np.linalg.norm(whole - factor * mean) <= _OFF * size * abs(factor):
             for scale in scales:
                 if math.isclose(factor, many * scale, rel_tol=_OFF):
-                    return _told(step, "sum", name, [*alone], many)
+                    return _make_fault(step, "sum", name, [*alone], many)
             if len(scales) > 1:
                 return None  # the loop's own: clipped, perhaps
-            return _told(step, "factor", name, [*alone], factor)
+            return _make_fault(step, "factor", name, [*alone], factor)
     if many > _FEW:
-        return _told(step, "reduction", name, [*alone])
+        return _make_fault(step, "reduction", name, [*alone])
     columns = np.stack([*alone.values()], axis=1)
     found, *_ = np.linalg.lstsq(columns, whole, rcond=None)
     if np.linalg.norm(whole - columns @ found) > _OFF * size * max(1.0, float(np.abs(found).max())):
-        return _told(step, "reduction", name, [*alone])
+        return _make_fault(step, "reduction", name, [*alone])
     largest = float(np.abs(found).max())
     absent = [rank for rank, factor in zip(alone, found, strict=True) if abs(factor) < _OFF * largest]
     total = float(found.sum())
     if not absent and min(found) > 0 and any(math.isclose(total, one, rel_tol=_OFF) for one in scales):
         return None  # a weighted mean: of ranks with other numbers of tokens
-    return _told(step, "left_out" if absent else "reduction", name, absent or [*alone])
+    return _make_fault(step, "left_out" if absent else "reduction", name, absent or [*alone])
 
 
 def _narrow(step: RankedStep, name: str) -> RankFault | None:
-    local = _side(step, name, "local")
+    local = _side_of_reduction(step, name, "local")
     who = {rank: one.narrow for rank, one in local.items() if one.narrow}
     wide = [rank for rank, one in local.items() if one.narrow == ""]
     if not who or len(who) > len(wide) or len(local) < len(step.ranks):
         return None
-    return _told(step, "narrow", name, [*who], type=next(iter(who.values())))
+    return _make_fault(step, "narrow", name, [*who], type=next(iter(who.values())))
 
 
-def _rounded(step: RankedStep, name: str) -> RankFault | None:
+def _find_rounding_reduction(step: RankedStep, name: str) -> RankFault | None:
     """Gradients that have more digits before the reduction than behind it."""
-    local, reduced = _side(step, name, "local"), _side(step, name, "reduced")
+    local, reduced = _side_of_reduction(step, name, "local"), _side_of_reduction(step, name, "reduced")
     if len(local) < len(step.ranks) or any(one.narrow != "" for one in local.values()):
         return None
-    final = _side(step, name, "final")
+    final = _side_of_reduction(step, name, "final")
     for behind in (reduced, final):
         kinds = {one.narrow for one in behind.values()}
         if len(kinds) == 1 and (kind := kinds.pop()):
-            return _told(step, "rounded", name, [*local], type=kind)
+            return _make_fault(step, "rounded", name, [*local], type=kind)
     return None

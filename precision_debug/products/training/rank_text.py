@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ...reasons import Text
 from ...recording.rank_log import GradientNumbers, RankedStep
-from ...report.blame import ranks_named
-from ...report.formats.html.text import both, escaped
-from ...report.words import figure
+from ...report.blame import name_ranks
+from ...report.formats.html.text import both_languages, escape_html
+from ...report.words import format_figure
 from .rank_faults import RankFault
 
-__all__ = ["missing_text", "next_text", "rank_table", "rank_text"]
+__all__ = ["describe_missing", "rank_table", "rank_text", "suggest_next"]
 
 _ROWS = 200
 """Parameters of the table."""
@@ -23,11 +23,12 @@ def rank_text(steps: Sequence[RankedStep], found: RankFault | None) -> Text:
     """One sentence: the first step at which the ranks are wrong, or that none is."""
     if found is None:
         return Text(
-            f"No rank of {_of(steps)} is off in the {len(steps)} logged steps: each gradient after the reduction is a"
+            f"No rank of {_number_of_ranks(steps)} is off in the {len(steps)} logged steps: each gradient after the"
+            f" reduction is a"
             " mean of the ranks'.",
-            f"在保存的 {len(steps)} 个步中，{_of(steps)} 个 rank 均正常：归约后的梯度是各 rank 的平均值。",
+            f"在保存的 {len(steps)} 个步中，{_number_of_ranks(steps)} 个 rank 均正常：归约后的梯度是各 rank 的平均值。",
         )
-    said = _said(found)
+    said = _describe_fault(found)
     if found.what in ("same_batch", "scale"):  # of inputs
         return Text(f"Step {found.step}: {said.en}.", f"第 {found.step} 步：{said.zh}。")
     skipped_en = " GradScaler skipped the optimiser's step." if found.skipped else ""
@@ -38,13 +39,13 @@ def rank_text(steps: Sequence[RankedStep], found: RankFault | None) -> Text:
     )
 
 
-def _of(steps: Sequence[RankedStep]) -> int:
+def _number_of_ranks(steps: Sequence[RankedStep]) -> int:
     return max((step.of for step in steps), default=0)
 
 
-def _said(found: RankFault) -> Text:
-    who = ranks_named(found.ranks)
-    name, value = f"`{found.parameter}`", figure(found.value)
+def _describe_fault(found: RankFault) -> Text:
+    who = name_ranks(found.ranks)
+    name, value = f"`{found.parameter}`", format_figure(found.value)
     sentences = {
         "broken": Text(
             f"the gradient of {name} has {value} elements that are NaN or Inf on {who.en} alone, before the reduction,"
@@ -114,7 +115,7 @@ def _said(found: RankFault) -> Text:
     return sentences[found.what]
 
 
-def next_text(found: RankFault, folder: str) -> Text | None:
+def suggest_next(found: RankFault, folder: str) -> Text | None:
     """Return how the operator is found, where one of a rank's own backward pass did it."""
     if found.what not in ("broken", "narrow"):
         return None
@@ -128,45 +129,49 @@ def next_text(found: RankFault, folder: str) -> Text | None:
     )
 
 
-def missing_text(steps: Sequence[RankedStep]) -> Text | None:
+def describe_missing(steps: Sequence[RankedStep]) -> Text | None:
     """Where the files of some ranks are not here; None where all are."""
     here = sorted({rank for step in steps for rank in step.ranks})
-    if len(here) == _of(steps):
+    if len(here) == _number_of_ranks(steps):
         return None
     listed = ", ".join(map(str, here))
     return Text(
-        f"Of {_of(steps)} ranks only the files of {listed} are here: the reduction was not checked.",
-        f"{_of(steps)} 个 rank 中只有 {listed} 的文件：未检查归约。",
+        f"Of {_number_of_ranks(steps)} ranks only the files of {listed} are here: the reduction was not checked.",
+        f"{_number_of_ranks(steps)} 个 rank 中只有 {listed} 的文件：未检查归约。",
     )
 
 
 def rank_table(step: RankedStep) -> str:
     """HTML: each parameter's gradient by rank, before and after the reduction, in the order of the backward pass."""
     before, after = Text("before", "归约前"), Text("after", "归约后")
-    heads = "".join(f"<th>rank {rank}: {both(before)}</th><th>{both(after)}</th>" for rank in step.ranks)
+    heads = "".join(
+        f"<th>rank {rank}: {both_languages(before)}</th><th>{both_languages(after)}</th>" for rank in step.ranks
+    )
     names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
     rows = []
     for name in names[:_ROWS]:
         cells = []
         for one in step.ranks.values():
             sides = one.gradients.get(name)
-            cells += [_cell(sides.local if sides else None), _cell(sides.reduced if sides else None)]
-        rows.append(f"<tr><td><code>{escaped(name)}</code></td>{''.join(cells)}</tr>")
+            cells += [_format_cell(sides.local if sides else None), _format_cell(sides.reduced if sides else None)]
+        rows.append(f"<tr><td><code>{escape_html(name)}</code></td>{''.join(cells)}</tr>")
     title = Text(
         f"Step {step.step}: norm of each rank's gradient before and after the reduction",
         f"第 {step.step} 步：各 rank 归约前后梯度的范数",
     )
     about = Text("In the order of the backward pass; – where there is none.", "按反向的顺序；– 表示没有梯度。")
-    table = f"<thead><tr><th>{both(Text('parameter', '参数'))}</th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    parameter = both_languages(Text("parameter", "参数"))
+    table = f"<thead><tr><th>{parameter}</th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return (
-        f'<section class="card"><h2>{both(title)}</h2><p>{both(about)}</p><div class="wide"><table class="list">'
+        f'<section class="card"><h2>{both_languages(title)}</h2><p>{both_languages(about)}</p><div'
+        f' class="wide"><table class="list">'
         f"{table}</table></div></section>"
     )
 
 
-def _cell(one: GradientNumbers | None) -> str:
+def _format_cell(one: GradientNumbers | None) -> str:
     if one is None:
         return "<td>–</td>"
     if one.broken:
         return f'<td class="bad">{one.broken} × NaN, Inf</td>'
-    return f"<td>{figure(one.norm)}{f' <small>{one.narrow}</small>' if one.narrow else ''}</td>"
+    return f"<td>{format_figure(one.norm)}{f' <small>{one.narrow}</small>' if one.narrow else ''}</td>"

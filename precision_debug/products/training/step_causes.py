@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...explain.casts import CastLoss, flushed_operand
+from ...explain.casts import CastLoss, find_flushed_operand
 from ...explain.operators import plain_type
 from ...explain.subject import Subject
 from ...explain.units import NARROW, largest_of, smallest_of, unit_of
@@ -16,7 +16,7 @@ from ...reasons.causes import CAUSES
 from ...records import Culprit, Row, TensorMeta
 from .step_updates import UPDATE
 
-__all__ = ["cause_in_step", "lost_epsilons", "without_these"]
+__all__ = ["find_cause_in_step", "find_lost_epsilons", "without_these"]
 
 
 _MOST = 2.0**24
@@ -31,16 +31,16 @@ _BELOW, _ABOVE = (
 """Causes behind which a gradient may lie below the type's range, or above it."""
 
 
-def cause_in_step(
+def find_cause_in_step(
     subject: Subject, casts: Collection[CastLoss], name: str, code: str, evidence: Mapping[str, Any], at: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
     """Return a culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it
     spoils."""
     meta = subject.meta_of.get(name)
-    if subject.is_step and (flushed := flushed_operand(subject, name)):
+    if subject.is_step and (flushed := find_flushed_operand(subject, name)):
         return "operand_flushed", dict(flushed)
     if meta is not None and meta.phase == "optimiser" and code == "underflow":
-        return _in_optimiser(subject, name, dict(evidence), at)
+        return _find_cause_in_optimiser(subject, name, dict(evidence), at)
     names = [subject.within_rank(one)[1] for one in at]
     gradients = [one.removeprefix("gradient/") for one in names if one.startswith("gradient/")]
     narrow = str(evidence.get("cast") or subject.narrow_type)
@@ -52,9 +52,13 @@ def cause_in_step(
         cast = ""  # the operator's own results are beyond the type, and what it reads is not
     where = str(evidence.get("source") or cast or name)
     common = {"gradient": gradients[0], "gradients": len(gradients), "where": where, "dtype": narrow}
-    scale = fitting_scale(subject, casts)
+    scale = find_fitting_scale(subject, casts)
     now = meta.scaled
-    scales = {"scale": power(scale or 1.0), "now": power(now), "option": f"--option loss_scale={scale or 1.0:.0f}"}
+    scales = {
+        "scale": format_power_of_two(scale or 1.0),
+        "now": format_power_of_two(now),
+        "option": f"--option loss_scale={scale or 1.0:.0f}",
+    }
     if code == "underflow" and scale is not None and scale > now:
         return "gradient_underflow", {**common, "share": evidence["share"], **scales}
     cut = bool(evidence.get("cut"))  # what float8 cuts off is no NaN or Inf, which GradScaler would see
@@ -70,14 +74,14 @@ def _reaches(subject: Subject, name: str, limit: float) -> bool:
     return base is None or max(abs(base.min or 0.0), abs(base.max or 0.0)) > limit
 
 
-def _in_optimiser(
+def _find_cause_in_optimiser(
     subject: Subject, name: str, evidence: dict[str, Any], at: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
     """Return what an optimiser divides by underflows: what it adds, so as not to divide by 0, may be 0 in that type,
     too."""
     phase, parameter, _ = name.split("/", 2) if name.count("/") > 1 else (name, "", "")
     rows = [meta for meta in subject.tensors if meta.name.startswith(f"{phase}/{parameter}/")] if parameter else []
-    added = next((one for meta in rows if (one := constant_added(meta)) and one < evidence["smallest"] / 2), 0.0)
+    added = next((one for meta in rows if (one := find_constant_added(meta)) and one < evidence["smallest"] / 2), 0.0)
     if not added:
         return "underflow", evidence
     dtype = subject.held_as.get(name, "") or subject.narrow_type
@@ -87,7 +91,7 @@ def _in_optimiser(
     }  # fmt: skip
 
 
-def constant_added(meta: TensorMeta) -> float:
+def find_constant_added(meta: TensorMeta) -> float:
     """Return the number that an addition adds; 0 where it adds none."""
     if meta.call is None or plain_type(meta.op_type) not in ("add", "_foreach_add"):
         return 0.0
@@ -96,7 +100,7 @@ def constant_added(meta: TensorMeta) -> float:
     return 0.0
 
 
-def power(scale: float) -> str:
+def format_power_of_two(scale: float) -> str:
     """Write a loss scale as a power of two, "2^12"; small ones and what is no power of two as they are."""
     exponent = math.log2(scale)
     return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else f"{scale:g}"
@@ -125,12 +129,12 @@ def _is_cast(subject: Subject, name: str) -> bool:
     return ":to[" in name.rpartition("/")[2] or plain_type(subject.targets[name].op_type) == "cast"
 
 
-def fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float | None:
+def find_fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float | None:
     """Return the largest loss scale, a power of two, at which nothing of the backward pass overflows float16.
 
     That is: every number of the backward pass which the target holds in float16 is one, and what it casts to another
     type on the way; None where there is no such number. casts: what was measured of these."""
-    part = max(map(functools.partial(_part_of_range, subject), casts), default=0.0)
+    part = max(map(functools.partial(_share_of_range, subject), casts), default=0.0)
     scaled = _from_the_loss(subject)
     for name, row in subject.row_of.items():
         meta, numbers = subject.meta_of.get(name), row.comparison
@@ -143,7 +147,7 @@ def fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float |
     return min(_MOST, 2.0 ** math.floor(-math.log2(_ROOM * part))) if part else None
 
 
-def _part_of_range(subject: Subject, cast: CastLoss) -> float:
+def _share_of_range(subject: Subject, cast: CastLoss) -> float:
     """Return the largest number that a cast of the backward pass reads, unscaled, over the largest of its type.
 
     0 of a cast that is made before the backward pass."""
@@ -167,7 +171,7 @@ def _from_the_loss(subject: Subject) -> set[str]:
 
 # An optimiser's epsilon that is 0 on both sides, in the type in which the model itself holds its parameters.
 
-def lost_epsilons(subject: Subject) -> tuple[Culprit, ...]:
+def find_lost_epsilons(subject: Subject) -> tuple[Culprit, ...]:
     """Where both runs divide updates by 0, because what is added to prevent that is 0 too; () where none does.
 
     Where the baseline's type holds the epsilon, its loss is the target's, and told of the operator that underflows.
@@ -178,10 +182,10 @@ def lost_epsilons(subject: Subject) -> tuple[Culprit, ...]:
         row = subject.row_of.get(meta.name)
         if phase != "optimiser" or row is None or row.comparison is None or unit_of(meta.dtype, None) <= NARROW:
             continue
-        added, update = constant_added(meta), subject.row_of.get(f"{UPDATE}{parameter}")
+        added, update = find_constant_added(meta), subject.row_of.get(f"{UPDATE}{parameter}")
         if not 0 < added < smallest_of(meta.dtype) / 2 or update is None or row.comparison.base.min != 0:
             continue
-        share = min(_broken(update, of_base=True), _broken(update, of_base=False))
+        share = min(_share_broken(update, of_base=True), _share_broken(update, of_base=False))
         if share:
             found.append((share, meta.name, parameter, added))
     if not found:
@@ -204,7 +208,7 @@ def without_these(culprits: tuple[Culprit, ...], lost: tuple[Culprit, ...]) -> t
     return tuple(one for one in culprits if not lost or not one.at.startswith((UPDATE, "state/")))
 
 
-def _broken(row: Row, *, of_base: bool) -> float:
+def _share_broken(row: Row, *, of_base: bool) -> float:
     """Return the share of an update that is NaN or Inf, which is that of its divisor that is 0."""
     numbers = row.comparison
     stats = None if numbers is None else numbers.base if of_base else numbers.target

@@ -17,22 +17,30 @@ from ...reasons import say
 from ...reasons.causes import CAUSES
 from ...records import Explanation
 from ...run.side import OpenSide
-from ...search import ToKeep, Tried
+from ...search import ToKeep, TriedFix
 
-__all__ = ["scale_asked", "tight", "tried_mode", "tried_on_step", "tried_scale", "wide_mode", "wrong_outputs"]
+__all__ = [
+    "find_wide_mode",
+    "largest_telling_bound",
+    "list_wrong_outputs",
+    "scale_asked",
+    "try_mode",
+    "try_on_step",
+    "try_scale",
+]
 
 _TIGHT = 10.0
 """Times the least bound of a wrong output up to which an output's error is what the sentence tells: a gradient that is
 nothing but rounding has a bound of any size, and an error to match."""
 
 
-def tried_on_step(subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
+def try_on_step(subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
     """Return what came of the scale, or else the run mode, that the first culprit asks for; None where it asks for
     none."""
     if scale := scale_asked(explanation):
-        return tried_scale(subject, explanation, target, scale)
-    mode = wide_mode(explanation, target)
-    return tried_mode(subject, explanation, target, mode) if mode else None
+        return try_scale(subject, explanation, target, scale)
+    mode = find_wide_mode(explanation, target)
+    return try_mode(subject, explanation, target, mode) if mode else None
 
 
 def scale_asked(explanation: Explanation) -> str:
@@ -42,7 +50,7 @@ def scale_asked(explanation: Explanation) -> str:
     return option.rpartition("loss_scale=")[2] if "loss_scale=" in option else ""
 
 
-def wrong_outputs(subject: Subject, explanation: Explanation) -> list[str]:
+def list_wrong_outputs(subject: Subject, explanation: Explanation) -> list[str]:
     """Return the outputs of a step that are beyond their own bounds."""
     found = []
     for row in subject.rows:
@@ -55,22 +63,22 @@ def wrong_outputs(subject: Subject, explanation: Explanation) -> list[str]:
     return found
 
 
-def tight(bounds: Iterable[float], otherwise: float) -> float:
+def largest_telling_bound(bounds: Iterable[float], otherwise: float) -> float:
     """Return the largest bound of the outputs whose error tells something; otherwise: where there are none."""
     known = sorted(bounds)
     return max((one for one in known if one <= _TIGHT * known[0]), default=otherwise)
 
 
-def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, scale: str) -> ToKeep:
+def try_scale(subject: Subject, explanation: Explanation, target: OpenSide, scale: str) -> ToKeep:
     """Run the target's step with another scale, and say what that brings at the outputs that are wrong."""
     kept = ToKeep(
         option=f"--option loss_scale={scale}", settings={"loss_scale": float(scale)}, unit="loss scale", keys=(scale,),
         of=1,
     )  # fmt: skip
-    return _tried(subject, explanation, target, kept, target.opening.spec.mode)
+    return _run_step_with(subject, explanation, target, kept, target.opening.spec.mode)
 
 
-def wide_mode(explanation: Explanation, target: OpenSide) -> str:
+def find_wide_mode(explanation: Explanation, target: OpenSide) -> str:
     """Return the run mode with parameters in float32, where the first culprit is one that only their type makes; else
     ""."""
     first, mode = next(iter(explanation.culprits), None), target.opening.mode
@@ -78,26 +86,26 @@ def wide_mode(explanation: Explanation, target: OpenSide) -> str:
     return mode.wide_parameters if known is not None and known.of_parameters and mode is not None else ""
 
 
-def tried_mode(subject: Subject, explanation: Explanation, target: OpenSide, mode: str) -> ToKeep:
+def try_mode(subject: Subject, explanation: Explanation, target: OpenSide, mode: str) -> ToKeep:
     """Run the step in another run mode of the target's, with the same scale, and say what that brings.
 
     Of an update that is lost: what it brings to that update."""
     now = max((meta.scaled for meta in subject.targets.values()), default=1.0)
     kept = ToKeep(option=f"--run_mode {mode}", settings={"loss_scale": now}, unit="run mode", keys=(mode,), of=1)
     first = explanation.culprits[0]
-    return _tried(subject, explanation, target, kept, mode, first.at if first.cause == "update_lost" else "")
+    return _run_step_with(subject, explanation, target, kept, mode, first.at if first.cause == "update_lost" else "")
 
 
-def _tried(
+def _run_step_with(
     subject: Subject, explanation: Explanation, target: OpenSide, kept: ToKeep, mode: str, one: str = ""
 ) -> ToKeep:  # fmt: skip
     """Run a step in that mode with the settings to keep, and say what it gives at the outputs that are wrong.
 
     one: the only one to look at, which is mended where half of it is right."""
-    wrong = [one] if one else wrong_outputs(subject, explanation)
+    wrong = [one] if one else list_wrong_outputs(subject, explanation)
     bounds = {name: 0.5 if one else explanation.allowed_at.get(name, explanation.allowed or 0.0) for name in wrong}
-    allowed = tight(bounds.values(), explanation.allowed or 0.0)
-    before = _errors(subject, subject.target_outputs, wrong)
+    allowed = largest_telling_bound(bounds.values(), explanation.allowed or 0.0)
+    before = _errors_of_outputs(subject, subject.target_outputs, wrong)
     spec = target.opening.spec
     there = dataclasses.replace(spec, mode=mode, options={**spec.options, **kept.settings})
     try:
@@ -107,21 +115,21 @@ def _tried(
         finally:
             session.close()
     except PrecisionDebugError as error:
-        return dataclasses.replace(kept, tried=Tried(state="not tried", why=say("fix_failed", detail=str(error))))
-    after = _errors(subject, outputs, wrong)
+        return dataclasses.replace(kept, tried=TriedFix(state="not tried", why=say("fix_failed", detail=str(error))))
+    after = _errors_of_outputs(subject, outputs, wrong)
     mended = all(error <= bounds[name] for name, error in after.items())
-    was, now = (_told(errors, bounds, allowed) for errors in (before, after))
+    was, now = (_largest_telling_error(errors, bounds, allowed) for errors in (before, after))
     state = "mended" if mended else "lessened" if now < was / 2 else "none"
     return dataclasses.replace(
         kept, option=kept.option if state != "none" else "",
-        tried=Tried(
+        tried=TriedFix(
             state=state, before=was if math.isfinite(was) else None, after=now if math.isfinite(now) else None,
             allowed=None if one else allowed, runs=1,
         ),
     )  # fmt: skip
 
 
-def _errors(subject: Subject, outputs: object, names: list[str]) -> dict[str, float]:
+def _errors_of_outputs(subject: Subject, outputs: object, names: list[str]) -> dict[str, float]:
     """Return the relative L2 error of each output; inf where it is NaN or Inf."""
     found = {}
     for name in names:
@@ -131,6 +139,6 @@ def _errors(subject: Subject, outputs: object, names: list[str]) -> dict[str, fl
     return found
 
 
-def _told(errors: Mapping[str, float], bounds: Mapping[str, float], allowed: float) -> float:
+def _largest_telling_error(errors: Mapping[str, float], bounds: Mapping[str, float], allowed: float) -> float:
     """Return the largest error of the outputs whose error tells something; inf where any is NaN or Inf."""
     return max((e for name, e in errors.items() if bounds[name] <= allowed or not math.isfinite(e)), default=0.0)

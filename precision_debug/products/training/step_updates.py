@@ -12,13 +12,21 @@ from ...explain.units import MOST, unit_of
 from ...records import Culprit, TensorMeta
 
 __all__ = [
-    "A_SIGN", "GRADIENT", "UPDATE", "WHOLE", "author_of", "decided_by_rounding", "is_lost", "lost_updates", "terms_of",
+    "A_SIGN",
+    "GRADIENT",
+    "UPDATE",
+    "WHOLE",
+    "count_terms",
+    "find_author",
+    "find_decided_by_rounding",
+    "find_lost_updates",
+    "is_lost",
 ]  # fmt: skip
 
 
 # Whom an error of a training step is put down to, where the tensor that shows it was only moved there.
 
-def author_of(subject: Subject, name: str, *, far: bool) -> TensorMeta:
+def find_author(subject: Subject, name: str, *, far: bool) -> TensorMeta:
     """Return the operator that computed a tensor's numbers.
 
     Of what only moves numbers about, the operator of the target alone that wrote into them before, else the last one of
@@ -28,15 +36,15 @@ def author_of(subject: Subject, name: str, *, far: bool) -> TensorMeta:
     reads."""
     own = subject.meta_of[name]
     if plain_type(own.op_type) not in MOVE:
-        return (_written_over(subject, name) if far else None) or own
-    writer = _written_between(subject, name)
+        return (_find_overwriting(subject, name) if far else None) or own
+    writer = _find_written_between(subject, name)
     if writer is not None:
         return writer
     computing = [meta for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
     return computing[-1] if computing else own
 
 
-def _written_over(subject: Subject, name: str) -> TensorMeta | None:
+def _find_overwriting(subject: Subject, name: str) -> TensorMeta | None:
     """Return the last operator of the target alone that wrote into a tensor, or a view of one, that is read after
     it."""
     read = {subject.row_of[one].target_name for one in subject.sources(name)}
@@ -53,7 +61,7 @@ def _written_over(subject: Subject, name: str) -> TensorMeta | None:
     return found
 
 
-def _written_between(subject: Subject, name: str) -> TensorMeta | None:
+def _find_written_between(subject: Subject, name: str) -> TensorMeta | None:
     """Return the last operator in place that the target alone runs between what a tensor is made of and the tensor
     itself."""
     metas = list(subject.targets.values())
@@ -77,10 +85,10 @@ UPDATE = "update/"
 """What the names of outputs that are a parameter's update begin with."""
 
 
-def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
+def find_lost_updates(subject: Subject) -> tuple[Culprit, ...]:
     """Return the worst of the parameters whose update is lost in the target, with how many there are; () where none
     is."""
-    if _left_out(subject):
+    if _is_step_left_out(subject):
         return ()
     found: list[tuple[float, str]] = []
     for name in subject.outputs:
@@ -89,13 +97,13 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
         share = subject.bench.unmoved(
             *(subject.bench.returned(side, name) for side in (subject.outputs, subject.target_outputs))
         )
-        if (share or 0.0) > _MOST_OF_IT and _learns(subject, name.removeprefix(UPDATE)):
+        if (share or 0.0) > _MOST_OF_IT and _is_learning(subject, name.removeprefix(UPDATE)):
             found.append((share or 0.0, name.removeprefix(UPDATE)))
     if not found:
         return ()
     share, parameter = max(found)
-    wrote = _written(subject, parameter)
-    dtype = _held_in(subject, parameter, wrote)
+    wrote = _find_last_written(subject, parameter)
+    dtype = _type_of_update(subject, parameter, wrote)
     meta = subject.meta_of.get(wrote)
     culprit = Culprit(
         name=wrote, node=meta.node if meta is not None else "", op_types=(meta.op_type,) if meta is not None else (),
@@ -105,7 +113,7 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
     return (dataclasses.replace(culprit, fails_first=f"{UPDATE}{parameter}"),)
 
 
-def _held_in(subject: Subject, parameter: str, wrote: str) -> str:
+def _type_of_update(subject: Subject, parameter: str, wrote: str) -> str:
     """Return the type that took the update; of an optimiser that rounds by hand, the one that it rounds to."""
     held = subject.held_as.get(wrote, "") or subject.narrow_type
     own = [meta.dtype for name, meta in subject.targets.items() if name.startswith(f"optimiser/{parameter}/")]
@@ -113,7 +121,7 @@ def _held_in(subject: Subject, parameter: str, wrote: str) -> str:
     return narrow[0] if narrow and held in ("float32", "float64") else held
 
 
-def _left_out(subject: Subject) -> bool:
+def _is_step_left_out(subject: Subject) -> bool:
     """Return whether the target's gradients hold NaN or Inf.
 
     GradScaler leaves the whole step out then, and no update is lost by rounding."""
@@ -121,14 +129,14 @@ def _left_out(subject: Subject) -> bool:
     return any(one is not None and one.target.nan + one.target.inf for one in found)
 
 
-def _learns(subject: Subject, parameter: str) -> bool:
+def _is_learning(subject: Subject, parameter: str) -> bool:
     """Return whether its gradient is anything but 0."""
     row = subject.row_of.get(f"gradient/{parameter}")
     found = None if row is None or row.comparison is None else row.comparison.target
     return found is not None and bool(found.min or found.max)
 
 
-def _written(subject: Subject, parameter: str) -> str:
+def _find_last_written(subject: Subject, parameter: str) -> str:
     """Return the row of the operator that changed a parameter last; its update's own where none was seen."""
     before = f"optimiser/{parameter}/"
     rows = [meta.name for meta in subject.tensors if meta.name.startswith(before) and meta.op_type.endswith("_")]
@@ -155,29 +163,30 @@ _OF_THE_BASELINE = 0.005
 as 0. Biases before a norm reach 0.04 to 0.3 in tests/planted/training_*.py, gradients that are lost 0.0001."""
 
 
-def decided_by_rounding(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
+def find_decided_by_rounding(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
     """Return gradients and updates that nothing but rounding decides.
 
     Gradients whose exact value is 0, as that of a bias before a norm, so that the baseline's is nothing but its own
     rounding; what the optimiser makes of these; and updates that are signs, some of which turn with any rounding.
 
     expected: relative L2 error of each output that rounding everywhere to the target's type makes."""
-    gradients = [sink for sink in sinks if _own(subject, sink).startswith(GRADIENT)]
+    gradients = [sink for sink in sinks if _own_sink(subject, sink).startswith(GRADIENT)]
     zero = {sink.name for sink in gradients if _is_zero(subject, sink, expected)}
-    made = {other for name in zero for other in _made_of(name, sinks)}
+    made = {other for name in zero for other in _iterate_made_of(name, sinks)}
     signs = {
         sink.name for sink in sinks
-        if _own(subject, sink).startswith(UPDATE) and expected.get(sink.name, 0.0) > MOST and _is_sign(subject, sink)
+        if _own_sink(subject, sink).startswith(UPDATE) and expected.get(sink.name, 0.0) > MOST and _is_sign(subject,
+        sink)
     }  # fmt: skip
     return frozenset(zero | made | signs)
 
 
 def is_lost(subject: Subject, sink: Sink, decided: frozenset[str]) -> bool:
     """Return whether a gradient is off by more than all of it, although the baseline's own rounding leaves it alone."""
-    return _own(subject, sink).startswith(GRADIENT) and sink.rel_l2 > WHOLE and sink.name not in decided
+    return _own_sink(subject, sink).startswith(GRADIENT) and sink.rel_l2 > WHOLE and sink.name not in decided
 
 
-def _own(subject: Subject, sink: Sink) -> str:
+def _own_sink(subject: Subject, sink: Sink) -> str:
     return subject.within_rank(sink.name)[1]
 
 
@@ -196,7 +205,7 @@ def _is_sign(subject: Subject, sink: Sink) -> bool:
     return base.rms >= A_SIGN * max(abs(base.min or 0.0), abs(base.max or 0.0))
 
 
-def _made_of(gradient: str, sinks: Sequence[Sink]) -> Iterator[str]:
+def _iterate_made_of(gradient: str, sinks: Sequence[Sink]) -> Iterator[str]:
     """Yield the outputs that the optimiser makes of a gradient."""
     before, _, parameter = gradient.partition(GRADIENT)
     for sink in sinks:
@@ -204,7 +213,7 @@ def _made_of(gradient: str, sinks: Sequence[Sink]) -> Iterator[str]:
             yield sink.name
 
 
-def terms_of(subject: Subject, name: str) -> float:
+def count_terms(subject: Subject, name: str) -> float:
     """Return how many numbers are added up for each one of a gradient, or of that which an update or a state is made
     of.
 
@@ -216,13 +225,15 @@ def terms_of(subject: Subject, name: str) -> float:
     level = {f"{rank}{own}"}
     for _ in range(_BACK):
         read = [(one, source) for one in level for source in subject.sources(one)]
-        terms = max((_elements(subject, source) / _elements(subject, one) for one, source in read), default=1.0)
+        terms = max(
+            (_count_elements(subject, source) / _count_elements(subject, one) for one, source in read), default=1.0
+        )
         if not read or terms > 1:
             return terms
         level = {source for _, source in read}
     return 1.0
 
 
-def _elements(subject: Subject, name: str) -> int:
+def _count_elements(subject: Subject, name: str) -> int:
     row = subject.row_of.get(name)
     return max(1, row.comparison.base.elements) if row is not None and row.comparison is not None else 1

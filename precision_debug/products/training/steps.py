@@ -14,23 +14,39 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...explain.causes import cause_of
+from ...explain.causes import find_cause
 from ...explain.criteria import FAR, HALF, PART
-from ...explain.culprits import ALONE, largest_growth, non_finite_alone
-from ...explain.effects import Carried, Sink, carried_together
-from ...explain.expected import expected_errors
+from ...explain.culprits import ALONE, find_largest_growth, is_non_finite_in_target_alone
+from ...explain.effects import Carried, Sink, carry_errors_together
+from ...explain.expected import predict_errors
 from ...explain.introduced import Alone
 from ...explain.subject import Subject
-from ...explain.units import LEAST, LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
+from ...explain.units import (
+    LEAST,
+    LOOK_LEAST,
+    LOOK_TIMES,
+    MOST,
+    TIMES,
+    allowed_error,
+    error_worth_failing,
+    is_suspicious,
+)
 from ...explain.work import Work
-from ...numbers.born import infinite_introduced, is_broken
+from ...numbers.born import is_broken, make_introduced_infinite
 from ...reasons.causes import CAUSES
 from ...records import Culprit, Effect, Row
 from ...settings.setting import FORWARD, OPTIMISER
-from .step_causes import cause_in_step
-from .step_updates import A_SIGN, UPDATE, WHOLE, author_of, decided_by_rounding, is_lost, terms_of
+from .step_causes import find_cause_in_step
+from .step_updates import A_SIGN, UPDATE, WHOLE, count_terms, find_author, find_decided_by_rounding, is_lost
 
-__all__ = ["Expectations", "allowed_at", "beyond", "blamed", "expectations", "wrong"]
+__all__ = [
+    "Expectations",
+    "blame_outputs",
+    "find_allowed_errors",
+    "find_wrong_outputs",
+    "is_beyond_bound",
+    "predict_step_errors",
+]
 
 LOSS = "loss"
 """The output that is judged as a model's answer is, whatever rounding everywhere predicts: a gradient may be nothing
@@ -63,7 +79,7 @@ class Expectations:
     whole: bool
 
 
-def expectations(
+def predict_step_errors(
     subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], drawn: Expectations | None = None
 ) -> Expectations:
     """Return the relative L2 error of each output that rounding everywhere makes of it; each draw takes a run of the
@@ -74,16 +90,18 @@ def expectations(
     """
     found = dict(drawn.errors) if drawn is not None else {}
     for draw in range(drawn.draws if drawn is not None else 0, _DRAWS):
-        for name, error in expected_errors(subject, plain, sinks, draw=draw).items():
+        for name, error in predict_errors(subject, plain, sinks, draw=draw).items():
             found[name] = max(error, found.get(name, 0.0))
-        if not wrong(subject, sinks, found) and not beyond(sinks, allowed_at(subject, sinks, found, blamed=False)):
+        if not find_wrong_outputs(subject, sinks, found) and not is_beyond_bound(
+            sinks, find_allowed_errors(subject, sinks, found, blamed=False)
+        ):
             break
-        if drawn is None and _settled(subject, sinks, found):
+        if drawn is None and _is_settled(subject, sinks, found):
             return Expectations(errors=found, draws=draw + 1, whole=False)
     return Expectations(errors=found, draws=_DRAWS, whole=True)
 
 
-def _settled(subject: Subject, sinks: Sequence[Sink], found: Mapping[str, float]) -> bool:
+def _is_settled(subject: Subject, sinks: Sequence[Sink], found: Mapping[str, float]) -> bool:
     """Return whether another draw would leave each wrong output wrong.
 
     And beyond the bound that it has where somebody is to blame. Not asked of an optimiser's updates, which are decided
@@ -94,28 +112,29 @@ def _settled(subject: Subject, sinks: Sequence[Sink], found: Mapping[str, float]
         sink.name: found[sink.name] * (_SWING if sink.elements > _FEW else _SWING_OF_FEW)
         for sink in sinks if sink.name in found
     }  # fmt: skip
-    bounds, wider = (allowed_at(subject, sinks, one, blamed=True) for one in (found, more))
-    alike = all(beyond([sink], bounds) == beyond([sink], wider) for sink in sinks)
-    return alike and wrong(subject, sinks, found) == wrong(subject, sinks, more)
+    bounds, wider = (find_allowed_errors(subject, sinks, one, blamed=True) for one in (found, more))
+    alike = all(is_beyond_bound([sink], bounds) == is_beyond_bound([sink], wider) for sink in sinks)
+    return alike and find_wrong_outputs(subject, sinks, found) == find_wrong_outputs(subject, sinks, more)
 
 
-def beyond(sinks: Sequence[Sink], bounds: Mapping[str, float]) -> bool:
+def is_beyond_bound(sinks: Sequence[Sink], bounds: Mapping[str, float]) -> bool:
     """Return whether an output is off by more than its bound."""
     return any(sink.non_finite or sink.flips or sink.rel_l2 > bounds[sink.name] for sink in sinks)
 
 
-def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
+def find_wrong_outputs(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
     """Return the outputs whose authors are to be looked for."""
-    unit, decided = max(subject.typical_unit, LOOK_LEAST), decided_by_rounding(subject, sinks, expected)
+    unit, decided = max(subject.typical_unit, LOOK_LEAST), find_decided_by_rounding(subject, sinks, expected)
     return frozenset(
         sink.name for sink in sinks
         if sink.non_finite or sink.flips or is_lost(subject, sink, decided)
-        or (sink.squared and sink.rel_l2 > max(_least(subject, sink, unit), _foretold(subject, sink, expected)))
+        or (sink.squared and sink.rel_l2 > max(_least_error_of_interest(subject, sink, unit),
+        _predict_with_spread(subject, sink, expected)))
         or (_is_loss(subject, sink) and is_suspicious(sink.rel_l2, unit, expected.get(LOSS)))
     )  # fmt: skip
 
 
-def _least(subject: Subject, sink: Sink, unit: float) -> float:
+def _least_error_of_interest(subject: Subject, sink: Sink, unit: float) -> float:
     """Return the relative L2 error up to which nobody is looked for.
 
     Of what an optimiser makes it is what is of no account: its own constants are rounded once for all parameters (1 -
@@ -124,16 +143,16 @@ def _least(subject: Subject, sink: Sink, unit: float) -> float:
     return max(unit, LEAST) if own.startswith(_DECIDED_BY_SIGNS) else unit
 
 
-def allowed_at(
+def find_allowed_errors(
     subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float], *, blamed: bool
 ) -> dict[str, float]:
     """Return the relative L2 error up to which each output is as expected, or fails nothing although somebody is to
     blame."""
-    unit, decided = subject.typical_unit, decided_by_rounding(subject, sinks, expected)
+    unit, decided = subject.typical_unit, find_decided_by_rounding(subject, sinks, expected)
     if blamed:
-        foretold = [(sink, _foretold(subject, sink, expected)) for sink in sinks]
+        foretold = [(sink, _predict_with_spread(subject, sink, expected)) for sink in sinks]
         bounds = {
-            sink.name: max(worth(unit), min(MOST, error) if _is_loss(subject, sink) else error)
+            sink.name: max(error_worth_failing(unit), min(MOST, error) if _is_loss(subject, sink) else error)
             for sink, error in foretold
         }
     else:
@@ -141,13 +160,13 @@ def allowed_at(
             sink.name: allowed_error(unit, expected.get(sink.name)) if _is_loss(subject, sink)
             else max(
                 allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0),
-                _foretold(subject, sink, expected),
+                _predict_with_spread(subject, sink, expected),
             ) for sink in sinks
         }  # fmt: skip
     return bounds | {sink.name: min(WHOLE, bounds[sink.name]) for sink in sinks if is_lost(subject, sink, decided)}
 
 
-def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> float:
+def _predict_with_spread(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> float:
     """Return what rounding makes of an output, with what a draw of it differs from another.
 
     Where it leaves nothing of one, more, however it came about: the gradient of a bias before a batch norm is a sum
@@ -156,7 +175,7 @@ def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> fl
     of n terms (the running error bound of Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
     error = expected.get(sink.name, 0.0)
-    times = max(TIMES, math.sqrt(terms_of(subject, sink.name))) if error >= 1 else LOOK_TIMES
+    times = max(TIMES, math.sqrt(count_terms(subject, sink.name))) if error >= 1 else LOOK_TIMES
     row = subject.row_of.get(sink.name)
     base = row.comparison.base if row is not None and row.comparison is not None else None
     peak = max(abs(base.min or 0.0), abs(base.max or 0.0)) if base is not None else 0.0
@@ -169,7 +188,7 @@ def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> fl
     return max(times * error, math.sqrt(one * (turned + 3 * math.sqrt(turned) + 3)))
 
 
-def _error(row: Row | None) -> float | None:
+def _error_of_row(row: Row | None) -> float | None:
     """Return the relative L2 of an output; inf where it is NaN or Inf."""
     if row is None or row.comparison is None:
         return None
@@ -180,7 +199,7 @@ def _is_loss(subject: Subject, sink: Sink) -> bool:
     return subject.within_rank(sink.name)[1] == LOSS
 
 
-def blamed(
+def blame_outputs(
     subject: Subject, alone: Alone, sinks: Sequence[Sink], looked: Collection[str], expected: Mapping[str, float],
     plain: Mapping[str, Any], names: Sequence[str], work: Work,
 ) -> tuple[tuple[Culprit, ...], Carried]:  # fmt: skip
@@ -194,7 +213,7 @@ def blamed(
         left -= search.explained(name, search.effects_of([name]), left)
     for name in search.far():
         left -= search.explained(name, search.effects_of([name]), left)
-    tree = _tree(subject, [name for name in names if name not in search.tried])
+    tree = _build_tree(subject, [name for name in names if name not in search.tried])
     while left and tree.names:
         author = search.within(tree, left)
         if author is None:
@@ -203,7 +222,7 @@ def blamed(
         if not done:
             break
         left -= done
-        tree = _tree(subject, [one for one in tree.names if one != author])
+        tree = _build_tree(subject, [one for one in tree.names if one != author])
     untried = tuple(name for name in names if name not in search.tried)
     culprits = search.culprits()
     return culprits, Carried(effects=search.tried, untried=untried, rest=search.most(untried, left) if left else None)
@@ -217,19 +236,19 @@ class _Part:
     parts: dict[str, _Part]
 
 
-def _tree(subject: Subject, names: Sequence[str]) -> _Part:
+def _build_tree(subject: Subject, names: Sequence[str]) -> _Part:
     root = _Part([], {})
     for name in names:
         at = root
         at.names.append(name)
         rank, own = subject.within_rank(name)
-        for word in [rank] * bool(rank) + _path(own):
+        for word in [rank] * bool(rank) + _split_path(own):
             at = at.parts.setdefault(word, _Part([], {}))
             at.names.append(name)
     return root
 
 
-def _path(name: str) -> list[str]:
+def _split_path(name: str) -> list[str]:
     """Of "backward/blocks.0.fc/addmm/mm#2": backward, blocks, 0, fc, addmm, mm#2."""
     phase, slash, rest = name.partition("/")
     if phase not in ("backward", "optimiser") or not slash:
@@ -254,7 +273,7 @@ class _Search:
     def effects_of(self, names: Sequence[str]) -> tuple[Effect, ...]:
         """Return what the errors of some operators together do; takes a run of the baseline."""
         self._work.go_on()
-        found = carried_together(self._subject, self._alone, names, self._names, self._looked, self._plain)
+        found = carry_errors_together(self._subject, self._alone, names, self._names, self._looked, self._plain)
         if len(names) == 1:
             self.tried[names[0]] = found
         return found
@@ -371,7 +390,7 @@ class _Search:
                 evidence[counted] = len({own for _, own in parts if own.startswith(kind)})
         having = {rank for rank, _ in parts}
         at = subject.within_rank(culprit.at)[1]
-        errors = {rank: _error(subject.row_of.get(f"rank{rank}/{at}")) for rank in subject.ranks}
+        errors = {rank: _error_of_row(subject.row_of.get(f"rank{rank}/{at}")) for rank in subject.ranks}
         return dataclasses.replace(
             culprit, evidence=evidence, ranks=tuple(rank for rank in subject.ranks if f"rank{rank}/" in having),
             errors={str(rank): error for rank, error in errors.items() if error is not None},
@@ -388,16 +407,16 @@ class _Search:
         return self._subject.within_rank(name)[1]
 
     def _culprit(self, name: str) -> Culprit:
-        subject, own = self._subject, infinite_introduced(self._alone.found[name])
+        subject, own = self._subject, make_introduced_infinite(self._alone.found[name])
         explains = [effect for effect in self.tried[name] if effect.at in self._explains[name]]
         worst = max(explains, key=lambda effect: (effect.non_finite > 0, effect.share))
         far = subject.far(own.rel_l2, own.units, FAR) or own.born_nan + own.born_inf > 0 or bool(own.flips)
         after = () if far else [one for one in subject.descendants(name) if "_amp_" not in subject.row_of[one].op_type]
-        amplifier = largest_growth(subject, self._alone, after)
-        code, evidence, keep = cause_of(subject, self._alone, name, amplifier, poisons=worst.non_finite > 0)
+        amplifier = find_largest_growth(subject, self._alone, after)
+        code, evidence, keep = find_cause(subject, self._alone, name, amplifier, poisons=worst.non_finite > 0)
         at = sorted(self._explains[name], key=self._place)
-        code, evidence = cause_in_step(subject, self._alone.casts.values(), name, code, evidence, at)
-        who = author_of(subject, name, far=far and CAUSES[code].unproven)
+        code, evidence = find_cause_in_step(subject, self._alone.casts.values(), name, code, evidence, at)
+        who = find_author(subject, name, far=far and CAUSES[code].unproven)
         alone = who.name not in subject.meta_of  # what the target alone does, and nothing was rounded there
         if alone and code == "coarse":
             code, evidence = "other_arithmetic", {"rel_l2": own.rel_l2}
@@ -412,7 +431,7 @@ class _Search:
             introduced=own.rel_l2,
             units=own.units,
             share=worst.share if math.isfinite(worst.share) else 1.0,
-            non_finite=worst.non_finite if non_finite_alone(subject.row_of[worst.at]) else 0,
+            non_finite=worst.non_finite if is_non_finite_in_target_alone(subject.row_of[worst.at]) else 0,
             at=worst.at,
             amplifier=amplifier,
             fails_first=at[0],

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...recording.training_log import ParameterNumbers, StepNumbers
 
-__all__ = ["Departure", "Untrained", "first_departure", "steps_with_a_band", "untrained"]
+__all__ = ["Departure", "Untrained", "count_steps_with_band", "find_first_departure", "find_untrained"]
 
 _FEW = 5
 """Steps that make a band: before there are so many, only what is not finite leaves it."""
@@ -78,40 +78,40 @@ class Untrained:
     names: tuple[str, ...]
 
 
-def steps_with_a_band(steps: Sequence[StepNumbers]) -> int:
+def count_steps_with_band(steps: Sequence[StepNumbers]) -> int:
     """Return how many have enough steps before them for a band: of the others only NaN and Inf are known."""
     return max(0, len(steps) - _FEW)
 
 
-def untrained(steps: Sequence[StepNumbers]) -> Untrained | None:
+def find_untrained(steps: Sequence[StepNumbers]) -> Untrained | None:
     """Return what was without a gradient in every step; None where nothing was."""
     never = frozenset.intersection(*(one.without for one in steps)) if steps else frozenset()
     return Untrained(names=tuple(sorted(never))) if never else None
 
 
-def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
+def find_first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
     """Return the first step with something wrong; of several things there, the gravest, and the parameter furthest
     out."""
-    found = [one for one in (_banded(steps), *_over_all(steps)) if one is not None]
+    found = [one for one in (_find_band_departure(steps), *_find_lasting_departures(steps)) if one is not None]
     if not found:
         return None
     first = min(one.step for one in found)
-    return max((one for one in found if one.step == first), key=_how_far)
+    return max((one for one in found if one.step == first), key=_severity_of)
 
 
-def _banded(steps: Sequence[StepNumbers]) -> Departure | None:
+def _find_band_departure(steps: Sequence[StepNumbers]) -> Departure | None:
     for place, now in enumerate(steps):
-        found = [one for name in now.parameters if (one := _departs(steps, place, name)) is not None]
-        if (jump := _jumps(steps, place)) is not None:
+        found = [one for name in now.parameters if (one := _check_step(steps, place, name)) is not None]
+        if (jump := _find_jump(steps, place)) is not None:
             found.append(jump)
         if found:
-            worst = max(found, key=_how_far)
+            worst = max(found, key=_severity_of)
             alike = sum(one.what == worst.what for one in found)
             return jump if worst is jump else replace(worst, parameters=alike)
     return None
 
 
-def _departs(steps: Sequence[StepNumbers], place: int, name: str) -> Departure | None:
+def _check_step(steps: Sequence[StepNumbers], place: int, name: str) -> Departure | None:
     now = steps[place]
     own = now.parameters[name]
     past = [step.parameters[name] for step in steps[:place] if name in step.parameters]
@@ -124,8 +124,8 @@ def _departs(steps: Sequence[StepNumbers], place: int, name: str) -> Departure |
     zeros = float(np.median([one.zeros for one in past]))
     if own.zeros > zeros + _MORE_ZEROS:
         after = steps[place + 1 :]
-        again = any(_total(one) == 0 for one in (*steps[:place], *after))
-        if not _stays_zero(after, name, zeros) and (_total(now) > 0 or again):
+        again = any(_total_norm(one) == 0 for one in (*steps[:place], *after))
+        if not _does_stay_zero(after, name, zeros) and (_total_norm(now) > 0 or again):
             return None  # an expert without a token comes back, and margins that every sample keeps come again
         return Departure(step=now.step, parameter=name, what="zeros", value=own.zeros, usual=zeros)
     if len(norms) < _FEW or own.norm <= 0:
@@ -135,27 +135,27 @@ def _departs(steps: Sequence[StepNumbers], place: int, name: str) -> Departure |
     if abs(off) <= width:
         return None
     what = "larger" if off > 0 else "smaller"
-    if off < 0 and not _stays_small(steps[place:], name, usual * 10.0**-width):
+    if off < 0 and not _does_stay_small(steps[place:], name, usual * 10.0**-width):
         return None  # a bias of four elements is near 0 once in a while
     return Departure(step=now.step, parameter=name, what=what, value=own.norm, usual=usual)
 
 
-def _stays_zero(after: Sequence[StepNumbers], name: str, usual: float) -> bool:
+def _does_stay_zero(after: Sequence[StepNumbers], name: str, usual: float) -> bool:
     later = [step.parameters[name].zeros for step in after if name in step.parameters][:_FEW]
     return all(zeros > usual + _MORE_ZEROS for zeros in later)
 
 
-def _stays_small(here: Sequence[StepNumbers], name: str, bound: float) -> bool:
+def _does_stay_small(here: Sequence[StepNumbers], name: str, bound: float) -> bool:
     norms = [step.parameters[name].norm for step in here if name in step.parameters][:_FEW]
     return len(norms) >= _AGAIN and float(np.median(norms)) < bound
 
 
-def _jumps(steps: Sequence[StepNumbers], place: int) -> Departure | None:
+def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
     """Return a learning rate, or an update that neither it nor the gradients explain, far beyond each one before."""
     if place < _FEW:
         return None
     now = steps[place]
-    rates = _highest_rates(steps[:place])
+    rates = _find_highest_rates(steps[:place])
     jumped = {
         name: one.rate for name, one in now.parameters.items()
         if one.rate is not None and 0 < rates.get(name, 0.0) * _JUMP * (1 - 1e-6) <= one.rate
@@ -165,14 +165,14 @@ def _jumps(steps: Sequence[StepNumbers], place: int) -> Departure | None:
         return Departure(
             step=now.step, parameter=name, what="rate", value=jumped[name], usual=rates[name], parameters=len(jumped)
         )
-    before = [(_update(one), _total(one)) for one in steps[:place]]
+    before = [(_update(one), _total_norm(one)) for one in steps[:place]]
     update, norm = max(one for one, _ in before), max(one for _, one in before)
-    if 0 < update * _JUMP <= _update(now) and 0 < _total(now) <= 3 * norm:
-        return Departure(step=now.step, parameter=_furthest(now), what="update", value=_update(now), usual=update)
+    if 0 < update * _JUMP <= _update(now) and 0 < _total_norm(now) <= 3 * norm:
+        return Departure(step=now.step, parameter=_find_furthest(now), what="update", value=_update(now), usual=update)
     return None
 
 
-def _highest_rates(steps: Sequence[StepNumbers]) -> dict[str, float]:
+def _find_highest_rates(steps: Sequence[StepNumbers]) -> dict[str, float]:
     highest: dict[str, float] = {}
     for step in steps:
         for name, one in step.parameters.items():
@@ -181,11 +181,11 @@ def _highest_rates(steps: Sequence[StepNumbers]) -> dict[str, float]:
     return highest
 
 
-def _furthest(step: StepNumbers) -> str:
+def _find_furthest(step: StepNumbers) -> str:
     return max(step.parameters, key=lambda name: step.parameters[name].moved or 0.0)
 
 
-def _total(step: StepNumbers) -> float:
+def _total_norm(step: StepNumbers) -> float:
     """Return the norm of all gradients together."""
     return math.sqrt(sum(one.norm**2 for one in step.parameters.values()))
 
@@ -197,17 +197,24 @@ def _update(step: StepNumbers) -> float:
     return math.sqrt(sum(one**2 for one, _ in known)) / size if size else 0.0
 
 
-def _over_all(steps: Sequence[StepNumbers]) -> list[Departure | None]:
+def _find_lasting_departures(steps: Sequence[StepNumbers]) -> list[Departure | None]:
     """Return what is told by the steps that follow, too; each needs as many as a band does."""
     if len(steps) <= _FEW:
         return []
-    still, tiny = _still(steps), _tiny(steps)
+    still, tiny = _find_unmoved_parameter(steps), _find_tiny_updates(steps)
     if still is not None and tiny is not None:  # is it the type of all, or the pace, in which the largest stand first?
         still, tiny = (still, None) if 2 * still.parameters > tiny.parameters else (None, tiny)
-    return [_clipped(steps), _gone(steps), _dead(steps), still, tiny, _undecayed(steps)]
+    return [
+        _find_clipped_scaled(steps),
+        _find_vanished_gradient(steps),
+        _find_dead_gradient(steps),
+        still,
+        tiny,
+        _find_lost_decay(steps),
+    ]
 
 
-def _last_run(fits: Sequence[bool]) -> int | None:
+def _find_last_run(fits: Sequence[bool]) -> int | None:
     """Where the steps begin that fit up to the end; None where the last does not, or they are too few."""
     begin = len(fits)
     while begin and fits[begin - 1]:
@@ -215,15 +222,15 @@ def _last_run(fits: Sequence[bool]) -> int | None:
     return begin if len(fits) - begin >= _FEW else None
 
 
-def _clipped(steps: Sequence[StepNumbers]) -> Departure | None:
+def _find_clipped_scaled(steps: Sequence[StepNumbers]) -> Departure | None:
     """Clipped before the loss's scale was taken out: the norm of the scaled gradients is what is constant."""
-    scaled = [_total(one) * one.scale for one in steps]
+    scaled = [_total_norm(one) * one.scale for one in steps]
     last = scaled[-1]
     fits = [
-        one.scale > 1 and 0 < _total(one) <= _CLIPPED and math.isclose(value, last, rel_tol=_CONSTANT)
+        one.scale > 1 and 0 < _total_norm(one) <= _CLIPPED and math.isclose(value, last, rel_tol=_CONSTANT)
         for one, value in zip(steps, scaled, strict=True)
     ]
-    if (begin := _last_run(fits)) is None:
+    if (begin := _find_last_run(fits)) is None:
         return None
     step = steps[begin]
     name = max(step.parameters, key=lambda one: step.parameters[one].norm)
@@ -232,20 +239,20 @@ def _clipped(steps: Sequence[StepNumbers]) -> Departure | None:
     )
 
 
-def _gone(steps: Sequence[StepNumbers]) -> Departure | None:
+def _find_vanished_gradient(steps: Sequence[StepNumbers]) -> Departure | None:
     found = []
     for name in dict.fromkeys(name for step in steps for name in step.parameters):
-        begin = _last_run([name in step.without for step in steps])
+        begin = _find_last_run([name in step.without for step in steps])
         had = [step.parameters[name].norm for step in steps[:begin] if name in step.parameters] if begin else []
         if begin is not None and len(had) == begin >= _FEW:
             usual = float(np.median(had))
             found.append(Departure(step=steps[begin].step, parameter=name, what="gone", value=0.0, usual=usual))
-    return _first_of(found)
+    return _choose_first(found)
 
 
-def _dead(steps: Sequence[StepNumbers]) -> Departure | None:
+def _find_dead_gradient(steps: Sequence[StepNumbers]) -> Departure | None:
     """Return a gradient that is 0 in each element at nearly each step, beside others that are not."""
-    if not any(_total(one) > 0 for one in steps):
+    if not any(_total_norm(one) > 0 for one in steps):
         return None  # said of the whole log
     names = dict.fromkeys(name for step in steps for name in step.parameters)
     own = {name: [step.parameters[name] for step in steps if name in step.parameters] for name in names}
@@ -254,10 +261,10 @@ def _dead(steps: Sequence[StepNumbers]) -> Departure | None:
         for name, numbers in own.items()
         if len(numbers) > _FEW and sum(one.zeros == 1 for one in numbers) >= _DEAD * len(numbers)
     ]
-    return _first_of(found)
+    return _choose_first(found)
 
 
-def _still(steps: Sequence[StepNumbers]) -> Departure | None:
+def _find_unmoved_parameter(steps: Sequence[StepNumbers]) -> Departure | None:
     found = []
     for name in dict.fromkeys(name for step in steps for name in step.parameters):
         here = [(step.step, step.parameters[name]) for step in steps if name in step.parameters]
@@ -265,16 +272,18 @@ def _still(steps: Sequence[StepNumbers]) -> Departure | None:
             share = min(one.still or 0.0 for _, one in here[-_FEW:])
             begin = next(step for step, one in here if _stands(one))
             found.append(Departure(step=begin, parameter=name, what="still", value=share, usual=0.0))
-    return _first_of(found)
+    return _choose_first(found)
 
 
 def _stands(one: ParameterNumbers) -> bool:
     return one.still is not None and one.still > _STILL and one.norm > 0 and bool(one.rate)
 
 
-def _tiny(steps: Sequence[StepNumbers]) -> Departure | None:
-    moving = [step for step in steps if any(one.rate != 0 for one in step.parameters.values()) and _total(step) > 0]
-    updates = [_update(step) for step in moving if _measured(step)]
+def _find_tiny_updates(steps: Sequence[StepNumbers]) -> Departure | None:
+    moving = [
+        step for step in steps if any(one.rate != 0 for one in step.parameters.values()) and _total_norm(step) > 0
+    ]
+    updates = [_update(step) for step in moving if _is_measured(step)]
     if len(updates) <= _FEW or max(updates) > _TINY:
         return None
     first = moving[0]
@@ -285,11 +294,11 @@ def _tiny(steps: Sequence[StepNumbers]) -> Departure | None:
     )  # fmt: skip
 
 
-def _measured(step: StepNumbers) -> bool:
+def _is_measured(step: StepNumbers) -> bool:
     return any(one.moved is not None for one in step.parameters.values())
 
 
-def _undecayed(steps: Sequence[StepNumbers]) -> Departure | None:
+def _find_lost_decay(steps: Sequence[StepNumbers]) -> Departure | None:
     """Decay that was to take off a part of a parameter that can be seen, and that rounding undoes at each step."""
     found = []
     many = (steps[-1].step - steps[0].step) / (len(steps) - 1)  # steps that a logged one stands for
@@ -305,10 +314,10 @@ def _undecayed(steps: Sequence[StepNumbers]) -> Departure | None:
                         one.decay or 0.0 for one in asked])), usual=float(np.median(lost)),
                 )
             )  # fmt: skip
-    return _first_of(found)
+    return _choose_first(found)
 
 
-def _first_of(found: Sequence[Departure]) -> Departure | None:
+def _choose_first(found: Sequence[Departure]) -> Departure | None:
     if not found:
         return None
     step = min(one.step for one in found)
@@ -316,6 +325,6 @@ def _first_of(found: Sequence[Departure]) -> Departure | None:
     return replace(max(here, key=lambda one: (one.value, one.usual)), parameters=len(here))
 
 
-def _how_far(one: Departure) -> tuple[int, float]:
+def _severity_of(one: Departure) -> tuple[int, float]:
     ratio = one.value / one.usual if one.usual else one.value
     return _GRAVE.get(one.what, 1), abs(math.log10(ratio)) if ratio > 0 else 0.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from ...reasons import Text
 from ...recording.training_log import ParameterNumbers, StepNumbers
-from ...report.formats.html.text import both, escaped, small_page
-from ...report.words import figure, percent
-from .training_faults import Departure, Untrained, steps_with_a_band
+from ...report.formats.html.text import both_languages, escape_html, make_small_page
+from ...report.words import format_figure, format_percent
+from .training_faults import Departure, Untrained, count_steps_with_band
 
-__all__ = ["departure_text", "training_page", "untrained_text"]
+__all__ = ["describe_departure", "describe_untrained", "make_training_page"]
 
 _DRAWN = 24
 """Parameters whose curves are drawn: those whose gradients change most."""
@@ -76,11 +76,11 @@ _STYLE = """
 """
 
 
-def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Text:
+def describe_departure(steps: Sequence[StepNumbers], found: Departure | None) -> Text:
     """One sentence: the first step that left its band, or that none did."""
     if found is None and not steps:
         return Text("No step was logged, so nothing is known of this run.", "没有保存任何步，因此无法判断这次训练。")
-    if found is None and not steps_with_a_band(steps):
+    if found is None and not count_steps_with_band(steps):
         many = "1 step was" if len(steps) == 1 else f"{len(steps)} steps were"
         return Text(
             f"{many} logged, which is too few for a band: no gradient has NaN or Inf, and nothing else is known. Log"
@@ -93,10 +93,10 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
             f"No gradient leaves its band in the {len(steps)} logged steps.",
             f"在保存的 {len(steps)} 个步中，没有梯度超出其范围。",
         )
-    return _of_the_run(found) or _of_a_gradient(found)
+    return _describe_run_departure(found) or _describe_gradient_departure(found)
 
 
-def untrained_text(found: Untrained) -> Text:
+def describe_untrained(found: Untrained) -> Text:
     """Return which parameters never had a gradient: for the reader to judge."""
     names = ", ".join(f"`{name}`" for name in found.names[:3])
     more = f" and {len(found.names) - 3} more" if len(found.names) > 3 else ""
@@ -107,9 +107,14 @@ def untrained_text(found: Untrained) -> Text:
     )
 
 
-def _of_the_run(found: Departure) -> Text | None:
+def _describe_run_departure(found: Departure) -> Text | None:
     """Return a sentence about updates, rates and what is no more; None for what is told by a gradient's band."""
-    name, value, usual, many = f"`{found.parameter}`", figure(found.value), figure(found.usual), found.parameters
+    name, value, usual, many = (
+        f"`{found.parameter}`",
+        format_figure(found.value),
+        format_figure(found.usual),
+        found.parameters,
+    )
     affected, affected_zh = f"(parameters affected: {many})", f"（受影响的参数：{many} 个）"
     if found.what == "gone":
         return Text(
@@ -120,10 +125,11 @@ def _of_the_run(found: Departure) -> Text | None:
         )
     if found.what == "still":
         return Text(
-            f"From step {found.step} on, {percent(found.value)} of {name} stand still although they have a gradient"
+            f"From step {found.step} on, {format_percent(found.value)} of {name} stand still although they have a"
+            f" gradient"
             f" {affected}: each update is less than half a rounding step of the parameter's type. Keep the parameters"
             " in float32, or raise the learning rate.",
-            f"自第 {found.step} 步起，{name} 有 {percent(found.value)} 的元素虽有梯度却不变{affected_zh}："
+            f"自第 {found.step} 步起，{name} 有 {format_percent(found.value)} 的元素虽有梯度却不变{affected_zh}："
             "每次更新都小于参数类型舍入步长的一半。请用 float32 保存参数，或提高学习率。",
         )
     if found.what == "tiny":
@@ -154,9 +160,10 @@ def _of_the_run(found: Departure) -> Text | None:
         )
     if found.what == "undecayed":
         return Text(
-            f"Weight decay never moves {percent(found.usual)} of {name}: {value} of an element a step is less than half"
+            f"Weight decay never moves {format_percent(found.usual)} of {name}: {value} of an element a step is less"
+            f" than half"
             f" a rounding step of its type {affected}. Keep the parameters in float32.",
-            f"权重衰减从未改变 {name} 中 {percent(found.usual)} 的元素：每步 {value} 小于其类型舍入步长的一半"
+            f"权重衰减从未改变 {name} 中 {format_percent(found.usual)} 的元素：每步 {value} 小于其类型舍入步长的一半"
             f"{affected_zh}。请用 float32 保存参数。",
         )
     if found.what == "zeros" and found.usual >= 1:
@@ -168,13 +175,13 @@ def _of_the_run(found: Departure) -> Text | None:
     return None
 
 
-def _of_a_gradient(found: Departure) -> Text:
-    value, usual = figure(found.value), figure(found.usual)
+def _describe_gradient_departure(found: Departure) -> Text:
+    value, usual = format_figure(found.value), format_figure(found.usual)
     said = {
         "broken": Text(f"has {value} elements that are NaN or Inf", f"有 {value} 个元素为 NaN 或 Inf"),
         "zeros": Text(
-            f"is 0 in {percent(found.value)} of its elements, where {percent(found.usual)} was usual",
-            f"有 {percent(found.value)} 的元素为 0，此前通常为 {percent(found.usual)}",
+            f"is 0 in {format_percent(found.value)} of its elements, where {format_percent(found.usual)} was usual",
+            f"有 {format_percent(found.value)} 的元素为 0，此前通常为 {format_percent(found.usual)}",
         ),
         "larger": Text(f"has norm {value}, where {usual} was usual", f"的范数为 {value}，此前通常为 {usual}"),
         "smaller": Text(f"has norm {value}, where {usual} was usual", f"的范数为 {value}，此前通常为 {usual}"),
@@ -186,7 +193,7 @@ def _of_a_gradient(found: Departure) -> Text:
     )
 
 
-def training_page(
+def make_training_page(
     steps: Sequence[StepNumbers], found: Departure | None, *, about: str = "", said: Sequence[Text] = (),
     bad: bool = False, below: str = "", language: str = "",
 ) -> str:  # fmt: skip
@@ -195,33 +202,38 @@ def training_page(
     about: the folder. said: its first sentences, in place of the departure's. bad: whether they are of something wrong.
     below: HTML for its end. language: "en" or "zh", which it opens in; "": what the reader's browser prefers."""
     names = list(dict.fromkeys(name for step in steps for name in step.parameters))
-    spread = {name: _spread([step.parameters[name] for step in steps if name in step.parameters]) for name in names}
+    spread = {name: _spread_of([step.parameters[name] for step in steps if name in step.parameters]) for name in names}
     first = found.parameter if found is not None else ""
     drawn = sorted(names, key=lambda name: (name != first, -spread[name]))[:_DRAWN]
     at = [step.step for step in steps]
     mark = at.index(found.step) if found is not None else None
     # what is 0 everywhere is said once, in place of a column of flat lines
-    curves = [one for one in _CURVES if not one.shares or any(_numbers(steps, name, one.number, 0.0) for name in names)]
-    legend = "".join(f"<li><strong>{both(one.title)}</strong>: {both(one.says)}</li>" for one in _CURVES)
-    heads = f'<span class="head">{both(Text("parameter", "参数"))}</span>' + "".join(
-        f'<span class="head">{both(one.title)}</span>' for one in curves
+    curves = [
+        one for one in _CURVES if not one.shares or any(_list_numbers(steps, name, one.number, 0.0) for name in names)
+    ]
+    legend = "".join(
+        f"<li><strong>{both_languages(one.title)}</strong>: {both_languages(one.says)}</li>" for one in _CURVES
     )
-    rows = "".join(_row(steps, name, curves, mark, marked=name == first) for name in drawn)
+    heads = f'<span class="head">{both_languages(Text("parameter", "参数"))}</span>' + "".join(
+        f'<span class="head">{both_languages(one.title)}</span>' for one in curves
+    )
+    rows = "".join(_draw_row(steps, name, curves, mark, marked=name == first) for name in drawn)
     columns = f"minmax(150px, 1.1fr) repeat({len(curves)}, minmax(0, 1fr))"
     style = _STYLE.replace("minmax(150px, 1.1fr) repeat(4, minmax(0, 1fr))", columns)
     body = (
-        f'<section class="card"><h2>{both(Text("Gradients over the steps", "梯度随训练步的变化"))}</h2>'
-        f"<p>{both(_about(steps, len(drawn), len(names), found))}</p>"
-        + "".join(f"<p>{both(text)}</p>" for text in _flat(curves))
-        + f'<div class="run">{heads}{rows}</div><details><summary>{both(Text("How to read it", "如何阅读"))}</summary>'
+        f'<section class="card"><h2>{both_languages(Text("Gradients over the steps", "梯度随训练步的变化"))}</h2>'
+        f"<p>{both_languages(_describe_curves(steps, len(drawn), len(names), found))}</p>"
+        + "".join(f"<p>{both_languages(text)}</p>" for text in _list_flat_curves(curves))
+        + f'<div class="run">{heads}{rows}</div><details><summary>'
+        f"{both_languages(Text('How to read it', '如何阅读'))}</summary>"
         f"<ul>{legend}</ul></details></section>{below}"
     )
-    sentences = said or [departure_text(steps, found)]
+    sentences = said or [describe_departure(steps, found)]
     tone = "bad" if bad or found is not None else "good"
-    return small_page(Text("Training", "训练"), about, sentences, tone, body, style=style, language=language)
+    return make_small_page(Text("Training", "训练"), about, sentences, tone, body, style=style, language=language)
 
 
-def _numbers(
+def _list_numbers(
     steps: Sequence[StepNumbers], name: str, number: Callable[[ParameterNumbers], float | None], without: float
 ) -> list[float]:
     """Return those that are not ``without``."""
@@ -229,13 +241,13 @@ def _numbers(
     return [one for one in found if one is not None and one != without]
 
 
-def _flat(curves: Sequence[_Curve]) -> Iterator[Text]:
+def _list_flat_curves(curves: Sequence[_Curve]) -> Iterator[Text]:
     for one in _CURVES:
         if one not in curves:
             yield Text(f"{one.title.en.capitalize()}: none at any step.", f"{one.title.zh}：各步均无。")
 
 
-def _about(steps: Sequence[StepNumbers], drawn: int, names: int, found: Departure | None) -> Text:
+def _describe_curves(steps: Sequence[StepNumbers], drawn: int, names: int, found: Departure | None) -> Text:
     """Return what is drawn, over which steps, and with which scales of the loss."""
     if not steps:
         return Text("No step was logged.", "没有保存任何步。")
@@ -254,28 +266,28 @@ def _about(steps: Sequence[StepNumbers], drawn: int, names: int, found: Departur
         said = Text(
             f"{said.en} The dashed line is step {found.step}.", f"{said.zh}虚线为第 {found.step} 步。"
         )
-    low, high = (figure(choose(step.scale for step in steps)) for choose in (min, max))
-    if (low, high) == (figure(1.0), figure(1.0)):
+    low, high = (format_figure(choose(step.scale for step in steps)) for choose in (min, max))
+    if (low, high) == (format_figure(1.0), format_figure(1.0)):
         return said
     scale = low if low == high else f"{low} – {high}"
     return Text(f"{said.en} Loss scale: {scale}.", f"{said.zh}损失缩放：{scale}。")
 
 
-def _row(
+def _draw_row(
     steps: Sequence[StepNumbers], name: str, curves: Sequence[_Curve], mark: int | None, *, marked: bool
 ) -> str:
     cells = []
     for one in curves:
         values = [one.number(step.parameters[name]) if name in step.parameters else None for step in steps]
-        cells.append(f"<div>{_drawn(values, one, mark, marked)}</div>")
-    return f"<code>{escaped(name)}</code>{''.join(cells)}"
+        cells.append(f"<div>{_draw_curve(values, one, mark, marked)}</div>")
+    return f"<code>{escape_html(name)}</code>{''.join(cells)}"
 
 
-def _drawn(values: Sequence[float | None], curve: _Curve, mark: int | None, marked: bool) -> str:
-    heights = [_height(value, curve.logarithmic) for value in values]
+def _draw_curve(values: Sequence[float | None], curve: _Curve, mark: int | None, marked: bool) -> str:
+    heights = [_height_of(value, curve.logarithmic) for value in values]
     known = [one for one in heights if one is not None]
     numbers = [value for value in values if value is not None and math.isfinite(value)]
-    shown = percent if curve.shares else figure
+    shown = format_percent if curve.shares else format_figure
     low, high = min(known, default=0.0), max(known, default=0.0)
     span = shown(min(numbers)) if numbers else ""
     span += f" – {shown(max(numbers))}" if numbers and min(numbers) != max(numbers) else ""
@@ -289,7 +301,7 @@ def _drawn(values: Sequence[float | None], curve: _Curve, mark: int | None, mark
         return _HEIGHT - 4 - (_HEIGHT - 8) * ((one - low) / (high - low) if high > low else 0.0)
 
     lines = []
-    for part in _unbroken(heights):
+    for part in _split_at_gaps(heights):
         points = " ".join(f"{place(number):.1f},{y(one):.1f}" for number, one in part)
         lines.append(f'<polyline points="{points if len(part) > 1 else f"{points} {points}"}"/>')
     if mark is not None:
@@ -299,13 +311,13 @@ def _drawn(values: Sequence[float | None], curve: _Curve, mark: int | None, mark
             lines.append(f'<circle cx="{x:.1f}" cy="{y(at):.1f}" r="3"/>')
     lines += [f'<circle cx="{place(number):.1f}" cy="4" r="2"/>' for number in ends[:_ENDS]]
     return (
-        f'<small class="narrow">{both(curve.title)}</small>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{escaped(span)}">'
-        f"{''.join(lines)}</svg><small>{escaped(span)}</small>"
+        f'<small class="narrow">{both_languages(curve.title)}</small>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{escape_html(span)}">'
+        f"{''.join(lines)}</svg><small>{escape_html(span)}</small>"
     )
 
 
-def _unbroken(heights: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
+def _split_at_gaps(heights: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
     """Runs of steps that have a height: where there is NaN, Inf or nothing, a curve has a gap."""
     part: list[tuple[int, float]] = []
     for number, one in enumerate(heights):
@@ -318,13 +330,13 @@ def _unbroken(heights: Sequence[float | None]) -> Iterator[list[tuple[int, float
         yield part
 
 
-def _height(value: float | None, logarithmic: bool) -> float | None:
+def _height_of(value: float | None, logarithmic: bool) -> float | None:
     if value is None or not math.isfinite(value) or (logarithmic and value <= 0):
         return None
     return math.log10(value) if logarithmic else value
 
 
-def _spread(numbers: Sequence[ParameterNumbers]) -> float:
+def _spread_of(numbers: Sequence[ParameterNumbers]) -> float:
     logs = [math.log10(one.norm) for one in numbers if one.norm > 0]
     broken = any(one.broken for one in numbers)
     return math.inf if broken else max(logs, default=0.0) - min(logs, default=0.0)

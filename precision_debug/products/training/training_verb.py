@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...claims import status_of
-from ...claims.claim import Claim, Verdict, held, opened, refuted, verdict_of
-from ...cli.parser import Help, Parser, add_language, formatter, language_of, parse, program
+from ...claims import exit_status_of
+from ...claims.claim import Claim, Verdict, fold_claims, hold_claim, leave_claim_open, refute_claim
+from ...cli.parser import Help, Parser, add_language, choose_language, make_formatter, parse, program_name
 from ...errors import UsageError
-from ...recording.rank_log import RankedStep, joined, read_ranks
+from ...recording.rank_log import RankedStep, join_shards, read_ranks
 from ...recording.training_log import StepNumbers, read_log
 from ...records import Doubt
-from ...report.atomic_file import replacing
-from ...report.doubts import worded
-from ...safety.untrusted import visible
-from .rank_faults import RankFault, first_rank_fault
-from .rank_text import missing_text, next_text, rank_table, rank_text
-from .training_faults import Departure, first_departure, steps_with_a_band, untrained
-from .training_page import departure_text, training_page, untrained_text
+from ...report.atomic_file import replace_atomically
+from ...report.doubts import describe_doubt
+from ...safety.untrusted import make_visible
+from .rank_faults import RankFault, find_first_rank_fault
+from .rank_text import describe_missing, rank_table, rank_text, suggest_next
+from .training_faults import Departure, count_steps_with_band, find_first_departure, find_untrained
+from .training_page import describe_departure, describe_untrained, make_training_page
 
-__all__ = ["claims_of_training", "run", "verdict_of_training"]
+__all__ = ["claim_training", "fold_training_claims", "run"]
 
 
 # The claims that a training log makes in which nothing is wrong.
@@ -33,47 +33,49 @@ __all__ = ["claims_of_training", "run", "verdict_of_training"]
 _NEEDED = ("gradients_logged", "steps_enough", "within_band", "ranks_right")
 
 
-def claims_of_training(
+def claim_training(
     steps: Sequence[StepNumbers], ranks: Sequence[RankedStep], found: Departure | None, off: RankFault | None
 ) -> tuple[Claim, ...]:
     """Return the claims that a training log holds, refutes or leaves open.
 
     steps: of the run, or of all its ranks together. ranks: () of a run of one process. found: the first step out of its
     band. off: what is wrong with the ranks."""
-    return tuple(_claims(steps, ranks, found, off))
+    return tuple(_claim_on_training(steps, ranks, found, off))
 
 
-def verdict_of_training(claims: Sequence[Claim]) -> Verdict:
+def fold_training_claims(claims: Sequence[Claim]) -> Verdict:
     """Return the answer of a log."""
-    return verdict_of(claims, _NEEDED, asked=True)
+    return fold_claims(claims, _NEEDED, asked=True)
 
 
-def _claims(
+def _claim_on_training(
     steps: Sequence[StepNumbers], ranks: Sequence[RankedStep], found: Departure | None, off: RankFault | None
 ) -> Iterator[Claim]:
     numbers = [one for step in steps for one in step.parameters.values()]
     alive = sum(one.norm > 0 or one.broken > 0 for one in numbers)
     if steps and not alive:
-        yield opened("gradients_logged", Doubt(code="training_no_gradient", values={"steps": len(steps)}))
+        yield leave_claim_open("gradients_logged", Doubt(code="training_no_gradient", values={"steps": len(steps)}))
     elif steps:
-        yield held("gradients_logged", gradients=alive)
-    known = steps_with_a_band(steps)
+        yield hold_claim("gradients_logged", gradients=alive)
+    known = count_steps_with_band(steps)
     if known:
-        yield held("steps_enough", steps=len(steps), with_a_band=known)
+        yield hold_claim("steps_enough", steps=len(steps), with_a_band=known)
     else:
-        yield opened("steps_enough", Doubt(code="training_few_steps", values={"steps": len(steps)}))
+        yield leave_claim_open("steps_enough", Doubt(code="training_few_steps", values={"steps": len(steps)}))
     if found is not None:
-        yield refuted("within_band", step=found.step, parameter=found.parameter, what=found.what)
+        yield refute_claim("within_band", step=found.step, parameter=found.parameter, what=found.what)
     else:
-        yield held("within_band", steps=known)
+        yield hold_claim("within_band", steps=known)
     here = {rank for step in ranks for rank in step.ranks}
     whole = max((step.of for step in ranks), default=0)
     if off is not None:
-        yield refuted("ranks_right", step=off.step, parameter=off.parameter, what=off.what)
+        yield refute_claim("ranks_right", step=off.step, parameter=off.parameter, what=off.what)
     elif len(here) < whole:
-        yield opened("ranks_right", Doubt(code="training_ranks_missing", values={"here": len(here), "ranks": whole}))
+        yield leave_claim_open(
+            "ranks_right", Doubt(code="training_ranks_missing", values={"here": len(here), "ranks": whole})
+        )
     else:
-        yield held("ranks_right", ranks=whole)
+        yield hold_claim("ranks_right", ranks=whole)
 
 
 SUMMARY = "the log of a training run: the first step out of its band, and curves"
@@ -89,44 +91,47 @@ FOLDER 是 training(record=…) 所给的目录。多个 rank（DDP、FSDP2）�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the sentence, and write the page where one is asked for."""
-    args = parse(_parser(), arguments)
-    language = language_of(args.lang)
+    args = parse(_make_parser(), arguments)
+    language = choose_language(args.lang)
     if args.output and Path(args.output).suffix.lower() != ".html":
         raise UsageError("expects an .html file", where=f"--output {args.output}", hint="end the name in .html")
     ranks = read_ranks(args.folder)
-    steps = joined(ranks) if ranks else read_log(args.folder)
-    found, off = first_departure(steps), first_rank_fault(ranks)
-    claims = claims_of_training(steps, ranks, found, off)
-    status = status_of([verdict_of_training(claims)])
-    said = [departure_text(steps, found)]
+    steps = join_shards(ranks) if ranks else read_log(args.folder)
+    found, off = find_first_departure(steps), find_first_rank_fault(ranks)
+    claims = claim_training(steps, ranks, found, off)
+    status = exit_status_of([fold_training_claims(claims)])
+    said = [describe_departure(steps, found)]
     said[:0] = [
-        worded(claim.why) for claim in claims
+        describe_doubt(claim.why) for claim in claims
         if claim.code == "gradients_logged" and claim.why is not None
     ]  # fmt: skip
     if ranks:
-        about = [missing_text(ranks) or rank_text(ranks, off), next_text(off, args.folder) if off is not None else None]
+        about = [
+            describe_missing(ranks) or rank_text(ranks, off),
+            suggest_next(off, args.folder) if off is not None else None,
+        ]
         said = [*(text for text in about if text is not None), *said]
-    if (never := untrained(steps)) is not None:
-        said.append(untrained_text(never))
+    if (never := find_untrained(steps)) is not None:
+        said.append(describe_untrained(never))
     for text in said:
-        print(visible(text.of(language)))
+        print(make_visible(text.of(language)))
     if args.output:
         path = Path(args.output)
-        with replacing(path) as file:
+        with replace_atomically(path) as file:
             shown = [step for step in ranks if off is None or step.step == off.step][-1:]
             table = "".join(rank_table(step) for step in shown)
-            page = training_page(
+            page = make_training_page(
                 steps, found, about=args.folder, said=said, bad=bool(status), below=table, language=args.lang or ""
             )
             file.write_text(page, encoding="utf-8")
-        print(visible(f"  {path}"))
+        print(make_visible(f"  {path}"))
     return status
 
 
-def _parser() -> Parser:
+def _make_parser() -> Parser:
     """Return what the verb takes."""
     parser = Parser(
-        prog=program("training"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH)
+        prog=program_name("training"), formatter_class=make_formatter, description=Help(__doc__ or "", DESCRIPTION_ZH)
     )
     parser.add_argument(
         "folder", metavar="FOLDER", help=Help("the folder with statistics.jsonl", "含 statistics.jsonl 的目录")

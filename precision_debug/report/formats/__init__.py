@@ -14,35 +14,43 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OutputError
-from ..atomic_file import replacing
+from ..atomic_file import replace_atomically
 
-__all__ = ["GROUP", "built_in", "endings", "format_of", "modules", "refuse_unknown", "write"]
+__all__ = [
+    "GROUP",
+    "format_of",
+    "list_built_in_formats",
+    "list_endings",
+    "map_format_modules",
+    "refuse_unknown",
+    "write",
+]
 
 GROUP = "precision_debug.formats"
 
 
-def built_in() -> tuple[str, ...]:
+def list_built_in_formats() -> tuple[str, ...]:
     """Return the formats of this folder, by name; nothing is imported for it."""
     return tuple(sorted(found.name for found in pkgutil.iter_modules(__path__)))
 
 
 @functools.cache
-def modules() -> Mapping[str, str]:
+def map_format_modules() -> Mapping[str, str]:
     """Return the name of each format to the module that writes it; a wheel's may take the place of one of ours."""
-    ours = {name: f"{__name__}.{name}" for name in built_in()}
+    ours = {name: f"{__name__}.{name}" for name in list_built_in_formats()}
     return {**ours, **{entry.name: entry.value for entry in metadata.entry_points(group=GROUP)}}
 
 
-def endings() -> tuple[str, ...]:
+def list_endings() -> tuple[str, ...]:
     """Return the endings of files that can be written, with the dot, lower case."""
-    return tuple(f".{name}" for name in modules())
+    return tuple(f".{name}" for name in map_format_modules())
 
 
 def format_of(name: str) -> Any:
     """Return the module of a format. Raises OutputError where there is none, or it cannot be imported."""
-    found = modules().get(name.lower())
+    found = map_format_modules().get(name.lower())
     if found is None:
-        known = " ".join(endings())
+        known = " ".join(list_endings())
         what = f"no report format has the ending '.{name}'" if name else "the report's name has no ending"
         raise OutputError(what, hint=f"end it in one of {known}")
     try:
@@ -53,7 +61,7 @@ def format_of(name: str) -> Any:
 
 def refuse_unknown(path: Path) -> None:
     """Raise OutputError where no format has the path's ending."""
-    if path.suffix.lower()[1:] not in modules():
+    if path.suffix.lower()[1:] not in map_format_modules():
         try:
             format_of(path.suffix.lower()[1:])
         except OutputError as error:
@@ -72,7 +80,7 @@ def write(report: Any, path: str | Path, *, scratch: Path | None = None, form: s
         module = format_of(form or path.suffix.lower()[1:])
     except OutputError as error:
         raise OutputError(error.what, where=str(path), hint=error.hint) from error
-    with replacing(path, scratch=scratch) as temporary:
+    with replace_atomically(path, scratch=scratch) as temporary:
         spoken = {"language": language} if language and hasattr(module, "LANGUAGES") else {}
         module.write(report, temporary, **spoken)
     return path

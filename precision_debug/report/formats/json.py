@@ -12,17 +12,17 @@ from typing import IO, Any
 
 from ...codec import decode, encode, parse_json
 from ...errors import OutputError
-from ...numbers.born import infinite, infinite_introduced
+from ...numbers.born import make_infinite, make_introduced_infinite
 from ...reasons import say
-from ...records import FileState, ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from ...records import ComparedSide, FileState, ModelFiles, Row, RunSpec, Status, TensorStats, Tolerance
 from ...safety.untrusted import refuse_special
 from ...search.fix import STATES
-from ..blame import culprits, said_of
-from ..doubts import decides, rests_on, worded
+from ..blame import describe_culprit, named_culprits
+from ..doubts import decides, describe_doubt, describe_held_claims
 from ..model import FORMAT_VERSION, Report
-from ..tried import tried_sentence
+from ..tried import describe_tried
 
-__all__ = ["digest_of_files", "from_dict", "load", "state_of", "to_dict", "write"]
+__all__ = ["compute_digest", "from_dict", "load", "read_file_state", "to_dict", "write"]
 
 _BLOCK = 1 << 22
 
@@ -36,7 +36,7 @@ def to_dict(report: Report) -> dict[str, Any]:
     A field that has its default is left out. Raises OutputError where an option has no JSON form.
     """
     report = _with_digests(report)
-    return {**_head(report), "rows": list(_rows(report))}
+    return {**_make_head(report), "rows": list(_iterate_rows(report))}
 
 
 def from_dict(plain: Any) -> Report:
@@ -51,27 +51,29 @@ def from_dict(plain: Any) -> Report:
             hint="read it with the precision_debug that wrote it, or write it again",
         )
     try:
-        report = _whole(decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED}))
-        return dataclasses.replace(report, rows=tuple(map(_infinite, report.rows)))  # an older file has what is left
+        report = _check_kinds(decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED}))
+        return dataclasses.replace(
+            report, rows=tuple(map(_restore_infinite, report.rows))
+        )  # an older file has what is left
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise OutputError(f"the report is damaged ({error})", hint="write it again") from error
 
 
-def _infinite(row: Row) -> Row:
-    numbers = None if row.comparison is None else infinite(row.comparison)
-    own = None if row.introduced is None else infinite_introduced(row.introduced)
+def _restore_infinite(row: Row) -> Row:
+    numbers = None if row.comparison is None else make_infinite(row.comparison)
+    own = None if row.introduced is None else make_introduced_infinite(row.introduced)
     if numbers is row.comparison and own is row.introduced:
         return row
     return dataclasses.replace(row, comparison=numbers, introduced=own)
 
 
-def _whole(report: Report) -> Report:
+def _check_kinds(report: Report) -> Report:
     """Return the report, or TypeError where something in it is of the wrong kind: ``decode`` takes null for
     anything."""
     expected: list[tuple[str, Any, type]] = [
         ("spec", report.spec, RunSpec),
-        ("baseline", report.baseline, Side),
-        ("target", report.target, Side),
+        ("baseline", report.baseline, ComparedSide),
+        ("target", report.target, ComparedSide),
         ("rows", report.rows, tuple),
         ("inputs", report.inputs, tuple),
     ]
@@ -116,12 +118,12 @@ def write(report: Report, path: Path) -> None:
     report = _with_digests(report)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("{\n")
-        for key, value in _head(report).items():
-            _line(file, f" {json.dumps(key)}: ", value, ",\n")
+        for key, value in _make_head(report).items():
+            _write_line(file, f" {json.dumps(key)}: ", value, ",\n")
         file.write(' "rows": [')
         separator = "\n"
-        for row in _rows(report):
-            _line(file, f"{separator}  ", row, "")
+        for row in _iterate_rows(report):
+            _write_line(file, f"{separator}  ", row, "")
             separator = ",\n"
         file.write("\n ]\n}\n")
 
@@ -130,20 +132,20 @@ def _with_digests(report: Report) -> Report:
     """Return the report whose sides hold digests of their models' files: who reads it later can tell whether they
     changed."""
     sides = [
-        dataclasses.replace(side, files=(), digest=side.digest or digest_of_files(side.files)) if side.files else side
+        dataclasses.replace(side, files=(), digest=side.digest or compute_digest(side.files)) if side.files else side
         for side in (report.baseline, report.target)
     ]
     return dataclasses.replace(report, baseline=sides[0], target=sides[1])
 
 
-def state_of(file: Path) -> FileState:
+def read_file_state(file: Path) -> FileState:
     """Raises OSError."""
     found = file.stat()
     return FileState(path=str(file), size=found.st_size, time=found.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
-def digest_of_files(files: tuple[FileState, ...]) -> str:
+def compute_digest(files: tuple[FileState, ...]) -> str:
     """SHA-256: of one file its own, as any tool gives it. "" of none, and where one is another file by now.
 
     The whole of gigabytes is read, which may take as long as a run of the model.
@@ -156,14 +158,14 @@ def digest_of_files(files: tuple[FileState, ...]) -> str:
                 while block := file.read(_BLOCK):
                     digest.update(block)
             digests.append(digest.hexdigest())
-        if [state_of(Path(state.path)) for state in files] != list(files):
+        if [read_file_state(Path(state.path)) for state in files] != list(files):
             return ""
     except OSError:
         return ""
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest() if digests else ""
 
 
-def _line(file: IO[str], before: str, value: Any, after: str) -> None:
+def _write_line(file: IO[str], before: str, value: Any, after: str) -> None:
     try:
         file.write(before + json.dumps(value, ensure_ascii=False, allow_nan=False) + after)
     except UnicodeEncodeError:
@@ -174,7 +176,7 @@ def _refuse(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
 
 
-def _head(report: Report) -> dict[str, Any]:
+def _make_head(report: Report) -> dict[str, Any]:
     try:
         plain = encode(dataclasses.replace(report, rows=()))
     except TypeError as error:
@@ -187,8 +189,8 @@ def _head(report: Report) -> dict[str, Any]:
         "first_mismatch": None if first is None else first.name,
         "culprits": [
             {**encode(culprit), "sentence": said.en, "sentence_zh": said.zh}
-            for culprit in culprits(report)
-            for said in [said_of(report, culprit)]
+            for culprit in named_culprits(report)
+            for said in [describe_culprit(report, culprit)]
         ],
         "paste": None if report.to_keep is None else report.to_keep.option or None,
         "fix": _fix(report),
@@ -198,9 +200,14 @@ def _head(report: Report) -> dict[str, Any]:
         "counts": {str(status): count for status, count in report.counts.items()},
         "coverage": dataclasses.asdict(report.coverage),
         "claims": [encode(claim) for claim in report.claims],
-        "rests_on": rests_on(report).en,
+        "rests_on": describe_held_claims(report).en,
         "doubts": [
-            {"code": doubt.code, "values": dict(doubt.values), "text": worded(doubt).en, "decides": decides(doubt)}
+            {
+                "code": doubt.code,
+                "values": dict(doubt.values),
+                "text": describe_doubt(doubt).en,
+                "decides": decides(doubt),
+            }
             for doubt in report.doubts
         ],
     }
@@ -209,13 +216,13 @@ def _head(report: Report) -> dict[str, Any]:
 
 def _fix(report: Report) -> dict[str, Any] | None:
     """Return what came of trying what is to be pasted: see search.Tried."""
-    said = tried_sentence(report)
+    said = describe_tried(report)
     if said is None or report.to_keep is None or report.to_keep.tried is None:
         return None
     return {"state": report.to_keep.tried.state, "sentence": said.en, "sentence_zh": said.zh}
 
 
-def _rows(report: Report) -> Iterator[dict[str, Any]]:
+def _iterate_rows(report: Report) -> Iterator[dict[str, Any]]:
     for row in report.rows:
         try:
             yield encode(row)

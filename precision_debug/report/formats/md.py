@@ -11,16 +11,27 @@ from urllib.parse import quote
 from ...errors import OutputError, UsageError
 from ...reasons import Text
 from ...records import Row, Status
-from ...safety.untrusted import visible
-from ..lead import lead
+from ...safety.untrusted import make_visible
+from ..lead import lead_sentences
 from ..model import Report, Verdict
 from ..next_step import PROGRAM
 from ..sections import Cell, Section
-from ..summary import summary
-from ..values import growth
-from ..words import count, figure
+from ..summary import summarise
+from ..values import compute_growth
+from ..words import count, format_figure
 
-__all__ = ["ROWS_SHOWN", "VARIABLE", "annotation", "append", "code", "head", "lines", "place", "plain", "write"]
+__all__ = [
+    "ROWS_SHOWN",
+    "VARIABLE",
+    "append",
+    "escape_text",
+    "format_head",
+    "format_lines",
+    "inline_code",
+    "make_annotation",
+    "step_summary_file",
+    "write",
+]
 
 
 ROWS_SHOWN = 100
@@ -43,61 +54,66 @@ _FAILED_HEAD = (
 def write(report: Report, path: Path) -> None:
     """Headings and sentences in both languages; of the table only what is out of tolerance."""
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        for line in lines(report):
+        for line in format_lines(report):
             file.write(line + "\n")
 
 
-def lines(report: Report) -> Iterator[str]:
+def format_lines(report: Report) -> Iterator[str]:
     """Yield the whole."""
-    yield from head(report)
-    for section in summary(report).sections:
+    yield from format_head(report)
+    for section in summarise(report).sections:
         yield ""
         yield f"## {section.title}"
         yield ""
-        yield from _table(section) if section.head else _pairs(section)
-    yield from _failed(report)
+        yield from _format_table(section) if section.head else _format_pairs(section)
+    yield from _format_failed(report)
 
 
-def head(report: Report) -> Iterator[str]:
+def format_head(report: Report) -> Iterator[str]:
     """Yield the verdict and the sentences about it."""
-    content = summary(report)
+    content = summarise(report)
     target, baseline = report.target, report.baseline
     yield f"# {_MARKS[content.tone]} {content.headline}"
     yield ""
-    yield f"{code(report.spec.model.path or target.model or '?')}: {code(target.mode)} vs. {code(baseline.mode)}"
+    yield (
+        f"{inline_code(report.spec.model.path or target.model or '?')}: {inline_code(target.mode)} vs."
+        f" {inline_code(baseline.mode)}"
+    )
     yield ""
     for sentence in content.lead:
-        yield f"**{_sentence(sentence)}**"
+        yield f"**{_format_sentence(sentence)}**"
         yield ""
     for sentence in content.details:
-        yield f"- {_sentence(sentence)}"
+        yield f"- {_format_sentence(sentence)}"
 
 
-def _pairs(section: Section) -> Iterator[str]:
+def _format_pairs(section: Section) -> Iterator[str]:
     label = ""
     for first, *rest in section.lines:
         label = first.text.en or label
         indent = "" if first.text.en else "  "
-        head = f"**{plain(label)}**: " if first.text.en else ""
+        head = f"**{escape_text(label)}**: " if first.text.en else ""
         if rest and rest[-1].tone == "paste":
-            fenced = _fenced(rest[-1].text.en, "python" if first.text == PROGRAM else "bash")
+            fenced = _fence_code(rest[-1].text.en, "python" if first.text == PROGRAM else "bash")
             yield from (f"{indent}- {head}".rstrip(), *(f"{indent}  {line}" for line in fenced))
             continue
-        yield f"{indent}- {head}{' '.join(map(_cell, rest))}"
+        yield f"{indent}- {head}{' '.join(map(_format_cell, rest))}"
 
 
-def _fenced(text: str, language: str) -> list[str]:
+def _fence_code(text: str, language: str) -> list[str]:
     """Return what is to be copied: nothing in it is changed, and pages that show Markdown have a button for it."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return [f"{fence}{language}", *visible(text, keep="\n").splitlines(), fence]
+    return [f"{fence}{language}", *make_visible(text, keep="\n").splitlines(), fence]
 
 
-def _table(section: Section) -> Iterator[str]:
+def _format_table(section: Section) -> Iterator[str]:
     rights = [any(line[n].right for line in section.lines) for n in range(len(section.head))]
-    yield from _rows([title.en for title in section.head], rights, [[_cell(c) for c in line] for line in section.lines])
+    yield from _format_rows(
+        [title.en for title in section.head], rights, [[_format_cell(c) for c in line] for line in section.lines]
+    )
 
 
-def _failed(report: Report) -> Iterator[str]:
+def _format_failed(report: Report) -> Iterator[str]:
     failed = [row for row in report.rows if row.status is Status.FAIL]
     if not failed:
         return
@@ -105,59 +121,59 @@ def _failed(report: Report) -> Iterator[str]:
     yield f"## {Text(f'Out of tolerance: {count(len(failed))} tensors', f'超出容差的张量：{count(len(failed))} 个')}"
     yield ""
     rights = [True, False, False, False, True, True, True, True, True]
-    yield from _rows(_FAILED_HEAD, rights, (_numbers(row) for row in failed[:ROWS_SHOWN]))
+    yield from _format_rows(_FAILED_HEAD, rights, (_format_numbers(row) for row in failed[:ROWS_SHOWN]))
     if len(failed) > ROWS_SHOWN:
         yield ""
         yield f"… and {count(len(failed) - ROWS_SHOWN)} more: they are in the other formats (.xlsx .csv .json .html)."
 
 
-def _numbers(row: Row) -> list[str]:
+def _format_numbers(row: Row) -> list[str]:
     numbers = row.comparison
     errors = (None, None, None) if numbers is None else (numbers.mismatched, numbers.max_abs, numbers.max_rel)
     return [
-        str(row.index), plain(row.op_type), code(row.name), plain(row.shape_text),
-        "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]),
-        figure(row.relative_l2), figure(growth(row)),
+        str(row.index), escape_text(row.op_type), inline_code(row.name), escape_text(row.shape_text),
+        "" if errors[0] is None else count(errors[0]), format_figure(errors[1]), format_figure(errors[2]),
+        format_figure(row.relative_l2), format_figure(compute_growth(row)),
     ]  # fmt: skip
 
 
-def _rows(head: Sequence[str], rights: Sequence[bool], lines: Iterable[Sequence[str]]) -> Iterator[str]:
+def _format_rows(head: Sequence[str], rights: Sequence[bool], lines: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{'|'.join('---:' if right else '---' for right in rights)}|"
     for line in lines:
         yield f"| {' | '.join(line)} |"
 
 
-def _cell(cell: Cell) -> str:
+def _format_cell(cell: Cell) -> str:
     if cell.text.en and (cell.tone in ("code", "paste") or cell.row is not None):
-        return code(cell.text.en)
+        return inline_code(cell.text.en)
     if cell.file:
-        return f"[{plain(cell.text.en)}]({quote(cell.file)})"
-    return _sentence(cell.text)
+        return f"[{escape_text(cell.text.en)}]({quote(cell.file)})"
+    return _format_sentence(cell.text)
 
 
-def _sentence(text: Text) -> str:
-    return _said(text.en) if text.en == text.zh else f"{_said(text.en)} {_said(text.zh)}"
+def _format_sentence(text: Text) -> str:
+    return _format_names(text.en) if text.en == text.zh else f"{_format_names(text.en)} {_format_names(text.zh)}"
 
 
-def _said(text: str) -> str:
+def _format_names(text: str) -> str:
     """Return a sentence in which names stand between backticks, as the page shows them."""
     parts = re.split("`([^`]+)`", " ".join(text.split()))
-    return "".join(code(part) if place % 2 else _escaped(part) for place, part in enumerate(parts))
+    return "".join(inline_code(part) if place % 2 else _escape_characters(part) for place, part in enumerate(parts))
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return the text that Markdown shows as it is, on one line and inside a table."""
-    return _escaped(" ".join(text.split()))
+    return _escape_characters(" ".join(text.split()))
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", visible(text))
+def _escape_characters(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", make_visible(text))
 
 
-def code(text: str) -> str:
+def inline_code(text: str) -> str:
     """Inline code that survives backticks, bars and line ends."""
-    text = visible(" ".join(text.split())).replace("|", "\\|")
+    text = make_visible(" ".join(text.split())).replace("|", "\\|")
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
@@ -175,13 +191,13 @@ _MOST = 1 << 20
 """Bytes of a step's summary; of a longer one GitHub shows nothing."""
 
 
-def place() -> Path | None:
+def step_summary_file() -> Path | None:
     """Return the file of the step that this runs in; None outside of GitHub Actions."""
     named = os.environ.get(VARIABLE, "")
     return Path(named) if named else None
 
 
-def annotation(report: Report, *, title: str = "", language: str = "en") -> str:
+def make_annotation(report: Report, *, title: str = "", language: str = "en") -> str:
     """Return the line that GitHub shows beside the step, for a report that does not pass; "" elsewhere.
 
     title: what was compared, in place of the report's model and run mode. The first sentence is its text; where the
@@ -193,7 +209,7 @@ def annotation(report: Report, *, title: str = "", language: str = "en") -> str:
     named = title or f"{report.target.mode} {Path(report.spec.model.path).name}"
     for plain, written in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
         named = named.replace(plain, written)
-    text = lead(report)[0].of(language)
+    text = lead_sentences(report)[0].of(language)
     for plain, written in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
         text = text.replace(plain, written)
     return f"::{level} title={named}::{text}"
@@ -205,13 +221,13 @@ def append(report: Report, path: Path | None = None, *, title: str = "") -> None
     path: in place of the step's file. title: a heading of its own before it. Raises UsageError outside of GitHub
     Actions, and OutputError where the file cannot be written.
     """
-    path = path or place()
+    path = path or step_summary_file()
     if path is None:
         raise UsageError(f"{VARIABLE} is not set", hint="this is for a step of GitHub Actions")
-    heading = [f"## {plain(title)}", ""] if title else []
+    heading = [f"## {escape_text(title)}", ""] if title else []
     try:
         room = _MOST - (path.stat().st_size if path.exists() else 0)
-        for part in (lines(report), head(report)):
+        for part in (format_lines(report), format_head(report)):
             data = ("\n".join([*heading, *part]) + "\n\n").encode("utf-8", "backslashreplace")
             if len(data) <= room:
                 with path.open("ab") as file:

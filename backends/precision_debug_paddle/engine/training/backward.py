@@ -28,7 +28,7 @@ from precision_debug.records import TensorMeta
 from precision_debug.settings.setting import BACKWARD
 
 from ...reasons import say
-from ..framework import paddle_module
+from ..framework import import_paddle
 
 __all__ = ["Backward"]
 
@@ -93,19 +93,19 @@ class Backward:
 
     def called(self, rows: Sequence[tuple[str, Any]], arguments: tuple[Any, Any]) -> None:
         """An operator has run. rows: what it returned, by their names."""
-        if not any(_learns(tensor) for _, tensor in rows):
+        if not any(_is_learning(tensor) for _, tensor in rows):
             return  # inside a PyLayer nothing is kept for the backward pass
         made = {id(tensor) for _, tensor in rows}
         args, kwargs = arguments
         for value in (*args, *kwargs.values()):
             several = isinstance(value, (list, tuple))
-            learning = [one for one in (value if several else [value]) if _learns(one) and id(one) not in made]
+            learning = [one for one in (value if several else [value]) if _is_learning(one) and id(one) not in made]
             self._reads.update(id(one) for one in learning)
             self._read.update((id(one), one) for one in learning)
             if several and learning:
-                self._shut.update(_address(tensor) for _, tensor in rows if _learns(tensor))
+                self._shut.update(_address(tensor) for _, tensor in rows if _is_learning(tensor))
         for name, tensor in rows:
-            if _learns(tensor):
+            if _is_learning(tensor):
                 address = _address(tensor)
                 self._nodes.setdefault(address, tensor.grad_fn)
                 self._owner.setdefault(address, name)
@@ -113,7 +113,7 @@ class Backward:
 
     def applied(self, context: Any, result: Sequence[Any]) -> None:
         """A PyLayer has run, and returned these tensors."""
-        node = next((_address(one) for one in result if _learns(one)), None)
+        node = next((_address(one) for one in result if _is_learning(one)), None)
         if node is not None:
             self._contexts[id(context)] = node
 
@@ -121,7 +121,7 @@ class Backward:
 
     def begin(self, tensors: Sequence[Any], gradients: Sequence[Any] | None) -> None:
         """A pass begins. gradients: of the tensors; None, and None in it: ones."""
-        starts = [one for one in tensors if _learns(one)]
+        starts = [one for one in tensors if _is_learning(one)]
         for place, tensor in enumerate(starts):
             if gradients is None or len(gradients) <= place or gradients[place] is None:
                 name = self._watch.name_once(f"{BACKWARD}/ones_like")
@@ -272,7 +272,7 @@ class Backward:
         address, found = self._contexts[id(context)], []
         rows = self._gradients(address)
         for one in gradients:
-            known = not isinstance(one, paddle_module().Tensor) or self._watch.row_of(one) or not rows
+            known = not isinstance(one, import_paddle().Tensor) or self._watch.row_of(one) or not rows
             if known or len(rows) == 1:
                 if not known:
                     self._watch.hold(one, rows[0])
@@ -287,11 +287,11 @@ class Backward:
         address = self._contexts[id(context)]
         several = isinstance(result, (list, tuple))
         parts = [*result] if several else [result]
-        tensors = [one for one in parts if isinstance(one, paddle_module().Tensor)]
+        tensors = [one for one in parts if isinstance(one, import_paddle().Tensor)]
         inside = [name for one in tensors if (name := self._watch.row_of(one))]
         kind = _kind(self._nodes[address].name())
         shown = iter(self._rows(address, kind, tensors, inside or self._sources(address)))
-        parts = [next(shown) if isinstance(one, paddle_module().Tensor) else one for one in parts]
+        parts = [next(shown) if isinstance(one, import_paddle().Tensor) else one for one in parts]
         return tuple(parts) if several else parts[0]
 
     # parameters
@@ -302,8 +302,8 @@ class Backward:
         return [] if node is None else self._gradients(node.node_ptr())
 
 
-def _learns(value: Any) -> bool:
-    return isinstance(value, paddle_module().Tensor) and not value.stop_gradient and value.grad_fn is not None
+def _is_learning(value: Any) -> bool:
+    return isinstance(value, import_paddle().Tensor) and not value.stop_gradient and value.grad_fn is not None
 
 
 def _address(tensor: Any) -> int:

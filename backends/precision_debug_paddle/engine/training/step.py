@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from precision_debug.feeds.training_step import (
     StepOutputs,
     StepParts,
-    loss_of,
-    loss_refused,
-    made_optimiser,
-    no_optimiser,
-    nothing_learns,
+    compute_loss,
+    make_loss_error,
+    make_no_optimiser_error,
+    make_nothing_learns_error,
+    make_optimiser,
 )
 from precision_debug.settings.setting import BACKWARD, OPTIMISER
 
-from ..framework import paddle_module, sparse_values
+from ..framework import import_paddle, sparse_values
 
 if TYPE_CHECKING:
     from ..dynamic_watch import Watch
@@ -56,16 +56,16 @@ class Step:
     def run(self, arguments: Mapping[str, Any], amp: Any, watch: Watch | None) -> StepOutputs:
         """Run it, and leave model and optimiser as they were. amp: a context for forward and loss. Raises BackendError,
         and what the model raises."""
-        paddle = paddle_module()
+        paddle = import_paddle()
         learned = self.learned
         if not learned:
-            raise nothing_learns(self.path)
+            raise make_nothing_learns_error(self.path)
         with self._as_before(watch):
             paddle.seed(self.seed)
             for one in learned.values():
                 one.clear_gradient(False)
             with amp:
-                loss = self._checked(loss_of(self.parts, self.parts.module(**arguments), _is_tensor))
+                loss = self._checked(compute_loss(self.parts, self.parts.module(**arguments), _is_tensor))
             optimiser = self._made([*learned.values()])
             with _inside(watch, "GradScaler"):
                 scaled = loss * self.scale if self.scale != 1 else loss
@@ -81,26 +81,26 @@ class Step:
             watch.gradients_made()
         outputs.skipped = self._unscaled([one.grad for one in got.values()])
         with _quiet(watch):
-            outputs |= {f"gradient/{name}": _dense(one).clone() for name, one in got.items()}
+            outputs |= {f"gradient/{name}": _to_dense(one).clone() for name, one in got.items()}
         if self.until == BACKWARD:
-            return _shown(watch, outputs)
+            return _show_outputs(watch, outputs)
         _tell(watch, OPTIMISER)
         with _quiet(watch):
-            before = {name: _wide(one).clone() for name, one in learned.items()}
+            before = {name: _to_wide(one).clone() for name, one in learned.items()}
         if self.clip is not None:
-            paddle_module().nn.utils.clip_grad_norm_([*got.values()], self.clip)
+            import_paddle().nn.utils.clip_grad_norm_([*got.values()], self.clip)
         if not outputs.skipped:
             optimiser.step()
         with _quiet(watch):
-            outputs |= {f"update/{name}": _wide(one) - before[name] for name, one in learned.items()}
+            outputs |= {f"update/{name}": _to_wide(one) - before[name] for name, one in learned.items()}
         states = _states(optimiser, learned)
         with _quiet(watch):
             outputs |= {name: one.clone() for name, one in states.items()}  # they may be put back
-        return _shown(watch, outputs, states)
+        return _show_outputs(watch, outputs, states)
 
     def _unscaled(self, gradients: list[Any]) -> bool:
         """Divide gradients by the scale; whether one is NaN or Inf, so that the optimiser's step is left out."""
-        paddle = paddle_module()
+        paddle = import_paddle()
         if self.scale == 1:
             return False
         found = False
@@ -115,9 +115,9 @@ class Step:
     def _checked(self, loss: Any) -> Any:
         if not _is_tensor(loss) or loss.size != 1 or not loss.is_floating_point():
             found = f"{list(loss.shape)} {loss.dtype!s}" if _is_tensor(loss) else type(loss).__name__
-            raise loss_refused(found, self.path)
+            raise make_loss_error(found, self.path)
         if loss.stop_gradient:
-            raise loss_refused("", self.path)
+            raise make_loss_error("", self.path)
         return loss
 
     def _made(self, parameters: list[Any]) -> Any:
@@ -125,17 +125,17 @@ class Step:
             return None
         given = self.parts.optimiser
         if given is None:
-            raise no_optimiser(self.path)
-        made = made_optimiser(given, parameters, self.path)
+            raise make_no_optimiser_error(self.path)
+        made = make_optimiser(given, parameters, self.path)
         if not self.master:
             return made
-        decorate = paddle_module().amp.decorate
+        decorate = import_paddle().amp.decorate
         return decorate(models=self.parts.module, optimizers=made, level="O2", dtype=self.master)[1]
 
     @contextlib.contextmanager
     def _as_before(self, watch: Watch | None) -> Iterator[None]:
         """Put parameters, buffers, gradients and an optimiser's own state back."""
-        paddle, module = paddle_module(), self.parts.module
+        paddle, module = import_paddle(), self.parts.module
         given = self.parts.optimiser
         with _quiet(watch), paddle.no_grad():
             held = [(one, one.clone()) for one in (*module.parameters(), *module.buffers())]
@@ -163,7 +163,7 @@ class _Kept:
         """As they were."""
         vars(self._optimiser).clear()
         vars(self._optimiser).update(self._held)
-        with paddle_module().no_grad():
+        with import_paddle().no_grad():
             for one, before in self._values:
                 one.copy_(before, True)
 
@@ -193,17 +193,17 @@ def _states(optimiser: Any, learned: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _dense(parameter: Any) -> Any:
+def _to_dense(parameter: Any) -> Any:
     gradient = parameter.grad
-    return paddle_module().to_tensor(sparse_values(parameter)) if gradient.is_selected_rows() else gradient
+    return import_paddle().to_tensor(sparse_values(parameter)) if gradient.is_selected_rows() else gradient
 
 
-def _wide(tensor: Any) -> Any:
+def _to_wide(tensor: Any) -> Any:
     return tensor.detach() if "float64" in str(tensor.dtype) else tensor.detach().astype("float32")
 
 
 def _is_tensor(value: Any) -> bool:
-    return isinstance(value, paddle_module().Tensor)
+    return isinstance(value, import_paddle().Tensor)
 
 
 def _tell(watch: Watch | None, phase: str) -> None:
@@ -219,7 +219,7 @@ def _inside(watch: Watch | None, scope: str) -> Any:
     return contextlib.nullcontext() if watch is None else watch.inside(scope)
 
 
-def _shown(watch: Watch | None, outputs: StepOutputs, states: Mapping[str, Any] | None = None) -> StepOutputs:
+def _show_outputs(watch: Watch | None, outputs: StepOutputs, states: Mapping[str, Any] | None = None) -> StepOutputs:
     """states: those that are among the outputs as copies."""
     if watch is not None:
         outputs.update(watch.outputs(outputs, states or {}))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from precision_debug.errors import OutputError
-from precision_debug.ownership import owned, refuse_foreign
+from precision_debug.ownership import guard_output, refuse_foreign
 from precision_debug.recording.rank_log import RankStep, rank_file, rank_line
 from precision_debug.recording.training_log import (
     LOG,
@@ -20,11 +20,11 @@ from precision_debug.recording.training_log import (
     ParameterNumbers,
     StepNumbers,
     begin_log,
+    encode_step,
     is_log,
-    written,
 )
 
-from .ranks import Rank, local_part, rank_of, unwrapped, whole
+from .ranks import Rank, gather_whole, local_part, rank_of, unwrap
 
 __all__ = ["following", "step_file"]
 
@@ -78,7 +78,7 @@ class _Follower:
         self.step = 0
         self._model, self._optimiser, self._scaler = model, optimiser, scaler
         self._folder, self._every, self._steps = Path(folder), every, steps
-        self._named = [(name, one) for name, one in unwrapped(model).named_parameters() if one.requires_grad]
+        self._named = [(name, one) for name, one in unwrap(model).named_parameters() if one.requires_grad]
         self._sizes: dict[str, tuple[Any, Any]] = {}
         self._samples: dict[str, _Sample] = {}
         self._decays: dict[str, tuple[float, float]] = {}
@@ -116,11 +116,11 @@ class _Follower:
             return
         self._kept.add(self.step)
         head = {
-            "step": self.step, "model": _copied(unwrapped(model).state_dict()),
-            "optimiser": _copied(self._optimiser.state_dict()), "args": _copied(tuple(args)),
-            "kwargs": _copied(dict(kwargs)), "random": torch.get_rng_state(), "scale": self._scale(),
+            "step": self.step, "model": _copy_value(unwrap(model).state_dict()),
+            "optimiser": _copy_value(self._optimiser.state_dict()), "args": _copy_value(tuple(args)),
+            "kwargs": _copy_value(dict(kwargs)), "random": torch.get_rng_state(), "scale": self._scale(),
         }  # fmt: skip
-        with owned(self._file(self.step)) as place:
+        with guard_output(self._file(self.step)) as place:
             torch.save(head, place)
 
     def _file(self, step: int) -> Path:
@@ -164,7 +164,7 @@ class _Follower:
         for name, one in self._named:
             if name not in self._sizes or one.grad.layout is not torch.strided:
                 continue
-            values, gradient = _spread(self._sizes[name][0]), _spread(self._sizes[name][1])
+            values, gradient = _sample_spread(self._sizes[name][0]), _sample_spread(self._sizes[name][1])
             sample = self._samples.get(name)
             if sample is None:
                 untouched = torch.zeros_like(values, dtype=torch.bool)
@@ -216,7 +216,7 @@ class _Follower:
             decay, undecayed = self._decays.get(name, (None, None))
             rows[name] = ParameterNumbers(
                 norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved, rate=_rate(group),
-                still=sample.still(_spread(local_part(one))) if sample is not None else None,
+                still=sample.still(_sample_spread(local_part(one))) if sample is not None else None,
                 decay=decay, undecayed=undecayed,
             )  # fmt: skip
         without = frozenset(
@@ -229,7 +229,7 @@ class _Follower:
             self._tell_rank(numbers, skipped=False)
             return
         with self._log.open("a", encoding="utf-8") as log:
-            log.write(written(numbers))
+            log.write(encode_step(numbers))
 
     def _scale(self) -> float:
         return float(self._scaler.get_scale()) if self._scaler is not None and self._scaler.is_enabled() else 1.0
@@ -262,7 +262,7 @@ def _norm(values: Any, less: Any = None) -> float:
     return math.sqrt(sum(float((one.double() - other).square_().sum()) for one, other in pairs))
 
 
-def _spread(values: Any) -> Any:
+def _sample_spread(values: Any) -> Any:
     """Some of a tensor's elements, from all over it."""
     flat = values.detach().reshape(-1)
     return flat[:: max(1, flat.numel() // _FOLLOWED)][:_FOLLOWED]
@@ -288,10 +288,12 @@ def _parts(values: Any) -> Any:
     return flat.split(_PART if flat.device.type == "cpu" else _LARGE_PART)
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     from torch.utils._pytree import tree_map
 
-    return tree_map(lambda one: whole(one).detach().cpu().clone() if isinstance(one, torch.Tensor) else one, value)
+    return tree_map(
+        lambda one: gather_whole(one).detach().cpu().clone() if isinstance(one, torch.Tensor) else one, value
+    )
 
 
 def _forget_other_run(folder: Path, ranks: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from precision_debug.feeds.training_step import step_notes as of_step
+from precision_debug.feeds.training_step import list_step_notes as of_step
 from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 

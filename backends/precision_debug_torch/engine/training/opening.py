@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from precision_debug.errors import UsageError
-from precision_debug.feeds.training_step import given_scale, tell_memory
+from precision_debug.feeds.training_step import choose_loss_scale, tell_memory
 from precision_debug.settings.setting import OPTIMISER
 
 from ...model import Model
@@ -39,7 +39,7 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
             f"the ranks' parameters differ ({apart}): no mean of their gradients is one step for all of them",
             where="--step optimiser", hint="use --step backward, or from_step=FILE of one rank",
         )  # fmt: skip
-    scale = given_scale(options, setting(options, "loss_scale"), "torch_autocast_fp16")
+    scale = choose_loss_scale(options, setting(options, "loss_scale"), "torch_autocast_fp16")
     step = TrainingStep(
         model.module, until=setting(options, "step"), loss=model.loss, optimiser=model.optimiser, scale=scale,
         clip=setting(options, "clip_norm"), path=model.path, ranks=model.ranks,

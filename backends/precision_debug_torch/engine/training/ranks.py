@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from precision_debug.recording.rank_log import BINS, GradientNumbers, InputNumbers, Reduction, Shard
+from precision_debug.recording.rank_log import BINS, GradientNumbers, InputNumbers, RankShard, Reduction
 
-__all__ = ["Rank", "local_part", "rank_of", "unwrapped", "whole"]
+__all__ = ["Rank", "gather_whole", "local_part", "rank_of", "unwrap"]
 
 _PERIOD = 4093
 """A prime: no row of a weight is as long, so that what is 0 by columns (a softmax's) is not 0 in a sketch."""
@@ -34,7 +34,7 @@ def rank_of() -> tuple[int, int]:
     return dist.get_rank(), dist.get_world_size()
 
 
-def unwrapped(model: Any) -> Any:
+def unwrap(model: Any) -> Any:
     """Return the module inside of DistributedDataParallel: what a factory returns."""
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
 
@@ -44,7 +44,7 @@ def local_part(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def whole(tensor: Any) -> Any:
+def gather_whole(tensor: Any) -> Any:
     """Of a DTensor, all of it: every rank must ask."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
@@ -56,7 +56,7 @@ class Rank:
     """
 
     def __init__(self, model: Any, wanted: Callable[[], bool], on_again: Callable[[], None]) -> None:
-        self._named = [(name, one) for name, one in unwrapped(model).named_parameters() if one.requires_grad]
+        self._named = [(name, one) for name, one in unwrap(model).named_parameters() if one.requires_grad]
         self._wanted, self._on_again = wanted, on_again
         self._local: dict[str, GradientNumbers] = {}
         self._reduced: dict[str, GradientNumbers] = {}
@@ -74,7 +74,7 @@ class Rank:
             if name not in sharded:
                 self._watch(name, one)
         self._sharded = sharded
-        for path, module in unwrapped(model).named_modules() if sharded else ():
+        for path, module in unwrap(model).named_modules() if sharded else ():
             if module._parameters:  # FSDP2 exchanges the parameters for whole ones before a module's forward
                 self._handles.append(module.register_forward_pre_hook(functools.partial(self._unsharded, path)))
 
@@ -89,7 +89,7 @@ class Rank:
         return any(one.broken for one in self._reduced.values())
 
     @property
-    def shards(self) -> Mapping[str, Shard]:
+    def shards(self) -> Mapping[str, RankShard]:
         """Of parameters that are sharded by their first axis."""
         return {name: shard for name, one in self._named if (shard := _shard(one)) is not None}
 
@@ -116,7 +116,7 @@ class Rank:
 
     def inputs(self) -> Mapping[str, InputNumbers]:
         """Of the forward passes since the last step; they are forgotten."""
-        found = {name: _together(ones) for name, ones in self._inputs.items()}
+        found = {name: _join_inputs(ones) for name, ones in self._inputs.items()}
         self._inputs = {}
         return found
 
@@ -192,7 +192,7 @@ def _of_input(name: str, value: Any) -> InputNumbers:
     return InputNumbers(print=printed, tokens=tokens)
 
 
-def _together(ones: list[InputNumbers]) -> InputNumbers:
+def _join_inputs(ones: list[InputNumbers]) -> InputNumbers:
     """Of the batches of a step as of one."""
     if len(ones) == 1:
         return ones[0]
@@ -204,13 +204,13 @@ def _together(ones: list[InputNumbers]) -> InputNumbers:
     )  # fmt: skip
 
 
-def _shard(parameter: Any) -> Shard | None:
+def _shard(parameter: Any) -> RankShard | None:
     """None where a rank holds all of it; count 0 where its part is no run of the whole's elements."""
     if not hasattr(parameter, "to_local") or not any(one.is_shard() for one in parameter.placements):
         return None
     part = parameter.to_local()
     row = parameter.numel() // max(1, parameter.shape[0])
-    return Shard(start=_first_row(parameter) * row, count=part.numel())
+    return RankShard(start=_first_row(parameter) * row, count=part.numel())
 
 
 def _first_row(parameter: Any) -> int:
@@ -260,10 +260,10 @@ def _sketch(values: Any, start: int) -> tuple[float, ...]:
     signed = folded * _signs(values.device)
     # in turns, so that those of a short bias have a bin each
     summed = torch.nn.functional.pad(signed, (0, -_PERIOD % BINS)).view(-1, BINS).sum(0)
-    return _rounded(summed.tolist())
+    return _round_values(summed.tolist())
 
 
-def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+def _round_values(values: Iterable[float]) -> tuple[float, ...]:
     """As a line keeps them."""
     return tuple(torch.tensor(list(values), dtype=torch.float32).tolist())
 

@@ -19,12 +19,12 @@ from precision_debug.errors import InputError, ModelError
 from ...model import Model, from_module
 from .rank_starts import RankStart, prefix_of
 
-__all__ = ["at_step"]
+__all__ = ["resume_at_step"]
 
 _OF_RANK = re.compile(r"step_(\d+)_rank(\d+)\.pt")
 
 
-def at_step(model: Model, asked: str) -> Model:
+def resume_at_step(model: Model, asked: str) -> Model:
     """Return the model of a factory as it was when that step began; the factory's own loss and optimiser go on.
 
     asked: a file of one step; or what names the files of one step's ranks: a folder, a pattern, or what they begin
@@ -40,7 +40,7 @@ def at_step(model: Model, asked: str) -> Model:
             what = str(error).partition("\n")[0]
             hint = "give the run's own factory"
             raise ModelError(f"the step is of another model: {what}", where=str(files[rank]), hint=hint) from error
-    _finite(model.module, asked)
+    _require_finite(model.module, asked)
     model.module.train()
     batches = {
         rank: from_module(model.module, _batch(one, str(files[rank])), path=model.path) for rank, one in kept.items()
@@ -54,10 +54,10 @@ def at_step(model: Model, asked: str) -> Model:
     arguments = {
         prefix_of(rank) + name: value for rank, batch in batches.items() for name, value in batch.arguments.items()
     }
-    return replace(fresh, arguments=arguments, order=(), required=(), ranks=_starts(model.module, kept, batches))
+    return replace(fresh, arguments=arguments, order=(), required=(), ranks=_read_starts(model.module, kept, batches))
 
 
-def _finite(module: Any, asked: str) -> None:
+def _require_finite(module: Any, asked: str) -> None:
     """Raises InputError where an earlier step has spoilt the parameters: nobody in this one is to blame for it."""
     gone = [name for name, one in module.named_parameters() if not bool(torch.isfinite(one).all())]
     if gone:
@@ -66,7 +66,7 @@ def _finite(module: Any, asked: str) -> None:
         raise InputError(what, where=asked, hint="record an earlier step: training(…, steps=[…])")
 
 
-def _starts(module: Any, kept: Mapping[int, Any], batches: Mapping[int, Model]) -> dict[int, RankStart]:
+def _read_starts(module: Any, kept: Mapping[int, Any], batches: Mapping[int, Model]) -> dict[int, RankStart]:
     """module: with the first rank's parameters."""
     parameters = dict(module.named_parameters(remove_duplicate=False))
     apart = [

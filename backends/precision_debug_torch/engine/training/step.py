@@ -11,11 +11,11 @@ from torch import nn
 from precision_debug.feeds.training_step import (
     StepOutputs,
     StepParts,
-    loss_of,
-    loss_refused,
-    made_optimiser,
-    no_optimiser,
-    nothing_learns,
+    compute_loss,
+    make_loss_error,
+    make_no_optimiser_error,
+    make_nothing_learns_error,
+    make_optimiser,
 )
 from precision_debug.settings.setting import BACKWARD, OPTIMISER
 
@@ -117,7 +117,7 @@ class TrainingStep(nn.Module):
         """Return the parameters that learn, by name, without a gradient; and where they lie."""
         named = {name: one for name, one in self.inner.named_parameters() if one.requires_grad}
         if not named:
-            raise nothing_learns(self.path)
+            raise make_nothing_learns_error(self.path)
         for parameter in named.values():
             parameter.grad = None
         return named, next(iter(named.values())).device.type
@@ -134,12 +134,12 @@ class TrainingStep(nn.Module):
 
     def _loss(self, returned: Any) -> Any:
         parts = StepParts(module=self.inner, loss=self.loss)
-        loss = loss_of(parts, returned, lambda one: isinstance(one, torch.Tensor))
+        loss = compute_loss(parts, returned, lambda one: isinstance(one, torch.Tensor))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             found = f"{list(loss.shape)} {loss.dtype}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-            raise loss_refused(found, self.path)
+            raise make_loss_error(found, self.path)
         if not loss.requires_grad:
-            raise loss_refused("", self.path)
+            raise make_loss_error("", self.path)
         return loss
 
     def _pass_back(self, loss: Any, scaler: Any) -> None:
@@ -163,7 +163,7 @@ class TrainingStep(nn.Module):
                 scaler.unscale_(optimiser)
         self._tell(OPTIMISER)
         last = self.until == BACKWARD
-        stays = last or (self.clip is None and _only_reads(optimiser))
+        stays = last or (self.clip is None and _does_only_read(optimiser))
         outputs |= {f"gradient/{name}": one.grad if stays else one.grad.clone() for name, one in got.items()}
         if last:
             return outputs
@@ -171,7 +171,7 @@ class TrainingStep(nn.Module):
             nn.utils.clip_grad_norm_([*named.values()], self.clip)
         outputs.skipped = self._stepped(scaler, optimiser, got)
         for name, one in named.items():
-            outputs[f"update/{name}"] = _wide(one.detach()) - _wide(before[name])
+            outputs[f"update/{name}"] = _to_wide(one.detach()) - _to_wide(before[name])
         for name, one in named.items():
             for key, value in optimiser.state.get(one, {}).items():
                 if isinstance(value, torch.Tensor) and value.numel() > 1:
@@ -190,9 +190,9 @@ class TrainingStep(nn.Module):
     def _made(self, parameters: list[Any]) -> Any:
         if self.until == BACKWARD or self.optimiser is None:
             if self.until == OPTIMISER:
-                raise no_optimiser(self.path)
+                raise make_no_optimiser_error(self.path)
             return torch.optim.SGD(parameters, lr=0.0)
-        return made_optimiser(self.optimiser, parameters, self.path)
+        return make_optimiser(self.optimiser, parameters, self.path)
 
     def _tell(self, phase: str) -> None:
         if self.on_phase is not None:
@@ -221,11 +221,11 @@ class TrainingStep(nn.Module):
         return self.inner.get_submodule(target)
 
 
-def _only_reads(optimiser: Any) -> bool:
+def _does_only_read(optimiser: Any) -> bool:
     """Return whether an optimiser is known to leave gradients as they are: a copy of all takes as much as the
     parameters."""
     return type(optimiser) in (torch.optim.Adam, torch.optim.AdamW) and not optimiser.defaults.get("fused")
 
 
-def _wide(tensor: Any) -> Any:
+def _to_wide(tensor: Any) -> Any:
     return tensor if tensor.dtype is torch.float64 else tensor.float()

@@ -19,9 +19,9 @@ from ....protocols import Layer, Operator
 from ....reasons import Reason, say
 from .graph import BaseGraph, TargetGraph
 from .likeness import is_float
-from .walk import Found
+from .walk import FoundPairs
 
-__all__ = ["Built", "attribute_notes", "differing"]
+__all__ = ["Built", "find_differing_attributes", "list_attribute_notes"]
 
 Built = Callable[[str], Mapping[str, Any]]
 """A tensor of the model to what its operator was built with, in its framework's words; {} where that is not known."""
@@ -59,20 +59,20 @@ class _Differs:
     wanted: Any
 
 
-def attribute_notes(
-    base: BaseGraph, target: TargetGraph, found: Found, built: Built, layers: Mapping[str, Layer],
+def list_attribute_notes(
+    base: BaseGraph, target: TargetGraph, found: FoundPairs, built: Built, layers: Mapping[str, Layer],
     layer_of: Callable[[str], str], path: str, said: Sequence[str] = (),
 ) -> tuple[Reason, ...]:  # fmt: skip
     """One sentence on each attribute that differs. said: notes on wrong operators; what they say is not said again."""
     file = Path(path).name
     differ = [
-        one for one in differing(base, target, found, built, layers, layer_of)
+        one for one in find_differing_attributes(base, target, found, built, layers, layer_of)
         if not any(f"{one.attribute} of {one.operator} " in note for note in said)
         and not any(f"({one.operator})" in note and f"{one.attribute} " in note for note in said)
     ]  # fmt: skip
     notes = [
-        say("attribute_differs", attribute=one.attribute, operator=one.operator, file=file, has=_plain(one.has),
-            wanted=_plain(one.wanted), of=one.of)
+        say("attribute_differs", attribute=one.attribute, operator=one.operator, file=file, has=_format_value(one.has),
+            wanted=_format_value(one.wanted), of=one.of)
         for one in differ[:_MOST]
     ]  # fmt: skip
     if len(differ) > _MOST:
@@ -84,8 +84,8 @@ def attribute_notes(
     return tuple(notes)
 
 
-def differing(
-    base: BaseGraph, target: TargetGraph, found: Found, built: Built, layers: Mapping[str, Layer],
+def find_differing_attributes(
+    base: BaseGraph, target: TargetGraph, found: FoundPairs, built: Built, layers: Mapping[str, Layer],
     layer_of: Callable[[str], str],
 ) -> list[_Differs]:  # fmt: skip
     """In the file's order. Where either side does not say with what it was built, nothing is compared."""
@@ -98,14 +98,14 @@ def differing(
                 continue
             partner = found.pairs[name][0]
             region = target.region(name, known - {name})
-            facts = _facts(base, partner, taken, built, layers, layer_of)
-            attributes = list(_attributes(target, region))
+            facts = _collect_facts(base, partner, taken, built, layers, layer_of)
+            attributes = list(_iterate_attributes(target, region))
             count = collections.Counter(attribute for _, attribute, _ in attributes)
             for operator, attribute, has in attributes:
                 wanted = facts.get(attribute, {})
-                if count[attribute] > len(wanted) or any(_same(has, value) for value in wanted.values()):
+                if count[attribute] > len(wanted) or any(_are_same(has, value) for value in wanted.values()):
                     continue
-                if any(not _comparable(has, value) for value in wanted.values()):
+                if any(not _are_comparable(has, value) for value in wanted.values()):
                     continue
                 of, value = next(iter(wanted.items()))
                 label = f"{operator.op_type} {operator.name}".strip()
@@ -116,7 +116,7 @@ def differing(
     return list(differ.values())
 
 
-def _facts(
+def _collect_facts(
     base: BaseGraph, name: str, taken: Collection[str], built: Built, layers: Mapping[str, Layer],
     layer_of: Callable[[str], str],
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
@@ -130,7 +130,7 @@ def _facts(
         one = waiting.pop(0)
         operator, layer = built(one), layers.get(layer_of(one))
         kind = base.metas[one].op_type.rpartition(".")[2] if one in base.metas else ""
-        for attribute, value in _named_attributes(kind, operator):
+        for attribute, value in _iterate_named_attributes(kind, operator):
             found.setdefault(attribute, {})[one] = value
         epsilon = layer.attributes.get(_EPSILON) if layer is not None else None
         if epsilon is not None and "norm" in kind:
@@ -142,7 +142,7 @@ def _facts(
     return found
 
 
-def _named_attributes(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _iterate_named_attributes(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what a framework's operator says of itself, in words that both sides have."""
     plain = kind.strip("_")
     for own, value in operator.items():
@@ -176,7 +176,7 @@ def _named_attributes(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[
         yield "approximate", "none"
 
 
-def _attributes(target: TargetGraph, region: Sequence[Operator]) -> Iterator[tuple[Operator, str, Any]]:
+def _iterate_attributes(target: TargetGraph, region: Sequence[Operator]) -> Iterator[tuple[Operator, str, Any]]:
     """Yield what the file's operators between two pairs were built with."""
     kinds = {one.op_type for one in region}
     for one in region:
@@ -186,7 +186,7 @@ def _attributes(target: TargetGraph, region: Sequence[Operator]) -> Iterator[tup
         elif one.op_type == "Add" and any(
             reader.op_type in _ROOTS for name in one.outputs for reader in target.readers.get(name, ())
         ):
-            numbers = [number for name in one.inputs if (number := _number(target, name)) is not None]
+            numbers = [number for name in one.inputs if (number := _find_only_number(target, name)) is not None]
             if len(numbers) == 1 and 0 < numbers[0] < _SMALL:
                 yield one, _EPSILON, numbers[0]
         elif one.op_type in _SLOPES and sum(other.op_type == one.op_type for other in region) == 1:
@@ -197,7 +197,9 @@ def _attributes(target: TargetGraph, region: Sequence[Operator]) -> Iterator[tup
             yield one, "approximate", "none" if one.op_type == "Erf" else "tanh"
         elif one.op_type == "Clip" and len(region) == 1:
             for place, word in ((1, _LOWER), (2, _UPPER)):
-                number = _number(target, one.inputs[place]) if place < len(one.inputs) else attributes.get(word)
+                number = (
+                    _find_only_number(target, one.inputs[place]) if place < len(one.inputs) else attributes.get(word)
+                )
                 if number is not None:
                     yield one, word, number
         elif one.op_type in _CONVOLUTIONS and len(region) == 1 and attributes.get("auto_pad", "NOTSET") == "NOTSET":
@@ -208,20 +210,20 @@ def _attributes(target: TargetGraph, region: Sequence[Operator]) -> Iterator[tup
             yield one, "group", attributes.get("group", 1)
 
 
-def _number(target: TargetGraph, name: str) -> float | None:
+def _find_only_number(target: TargetGraph, name: str) -> float | None:
     value = target.constants.get(name)
     if value is None or value.size != 1 or not is_float(value):
         return None
     return float(value.reshape(-1)[0])
 
 
-def _comparable(has: Any, wanted: Any) -> bool:
+def _are_comparable(has: Any, wanted: Any) -> bool:
     if isinstance(has, tuple) or isinstance(wanted, tuple):
         return isinstance(has, tuple) and isinstance(wanted, tuple) and len(has) == len(wanted)
     return isinstance(has, str) == isinstance(wanted, str)
 
 
-def _same(has: Any, wanted: Any) -> bool:
+def _are_same(has: Any, wanted: Any) -> bool:
     """Equal, but for the rounding of the type that the file holds a number in."""
     if isinstance(has, (int, float)) and isinstance(wanted, (int, float)):
         with np.errstate(all="ignore"):
@@ -229,5 +231,5 @@ def _same(has: Any, wanted: Any) -> bool:
     return bool(has == wanted)
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)

@@ -83,7 +83,7 @@ def take(array: Any) -> Fingerprint | None:
     array = np.asarray(array)
     if not is_numeric(array.dtype):
         return None
-    own = _sample(array)
+    own = _take_sample(array)
     return Fingerprint(shape=array.shape, own=own, distinct=int(np.unique(own).size), whole=array.size <= SAMPLE)
 
 
@@ -113,7 +113,7 @@ def pair_by_value(
             rivals = shapes.get(print_.shape, [])
             if not rivals:
                 continue
-            distances = _distances(known[print_.shape], print_.own)
+            distances = _measure_distances(known[print_.shape], print_.own)
             for rival, distance in zip(rivals, distances, strict=True):
                 informed = min(print_.distinct, baseline[rival][1].distinct) >= DISTINCT
                 if distance <= ALIKE and not informed:
@@ -143,8 +143,8 @@ class _Pairing:
         self.refused.setdefault(name, why)
 
     def decide(self, edges: Sequence[_Edge], prints: Mapping[int, Fingerprint]) -> None:
-        by_base = _closest(edges, lambda edge: edge.base)
-        by_target = _closest(edges, lambda edge: edge.target)
+        by_base = _find_closest(edges, lambda edge: edge.base)
+        by_target = _find_closest(edges, lambda edge: edge.target)
         near = [
             edge for edge in edges
             if edge.distance <= ALIKE
@@ -152,7 +152,7 @@ class _Pairing:
             and edge.distance <= max(by_target[edge.target] * AHEAD, FLOOR)
         ]  # fmt: skip
         next_best = self._next_best(edges, near)
-        for group in _components(near):
+        for group in _group_components(near):
             self._group(group, next_best, prints)
 
     def _next_best(self, edges: Sequence[_Edge], near: Sequence[_Edge]) -> dict[int, float]:
@@ -198,7 +198,7 @@ class _Pairing:
         wanted = dict.fromkeys(self.modules[self.target[t].name] for t in targets)
         return [
             (
-                [b for b in bases if _module(self.base[b]) == path],
+                [b for b in bases if _module_path(self.base[b]) == path],
                 [t for t in targets if self.modules[self.target[t].name] == path],
                 "fingerprint and module",
             )
@@ -259,9 +259,9 @@ class _Reach:
         return False
 
 
-def _sample(array: Array) -> Array:
+def _take_sample(array: Array) -> Array:
     size = array.size
-    places = np.arange(size) if size <= SAMPLE else _places(size)
+    places = np.arange(size) if size <= SAMPLE else _choose_places(size)
     index = np.unravel_index(places, array.shape) if array.ndim else ((),)
     values = array[index] if array.ndim else array.reshape(1)
     values = np.abs(values) if values.dtype.kind == "c" else values
@@ -271,14 +271,14 @@ def _sample(array: Array) -> Array:
     return wide
 
 
-def _places(size: int) -> Array:
+def _choose_places(size: int) -> Array:
     """One place in each of 1024 equal stretches, moved inside it by the golden ratio, so that no stride is favoured."""
     number = np.arange(SAMPLE, dtype=np.float64)
     places: Array = ((number + np.modf(number * 0.6180339887498949)[0]) * (size / SAMPLE)).astype(np.int64)
     return np.minimum(places, size - 1)
 
 
-def _distances(known: Array, sample: Array) -> Array:
+def _measure_distances(known: Array, sample: Array) -> Array:
     """Return the relative L2 distances of each row of ``known`` [n, k] from ``sample`` [k]; 2 where a side is zero
     everywhere."""
     apart = np.sqrt(np.square(known - sample).sum(1))
@@ -286,14 +286,14 @@ def _distances(known: Array, sample: Array) -> Array:
     return np.where(norms > 0, apart / np.where(norms > 0, norms, 1.0), 2.0)
 
 
-def _closest(edges: Iterable[_Edge], key: Callable[[_Edge], int]) -> dict[int, float]:
+def _find_closest(edges: Iterable[_Edge], key: Callable[[_Edge], int]) -> dict[int, float]:
     found: dict[int, float] = {}
     for edge in edges:
         found[key(edge)] = min(found.get(key(edge), np.inf), edge.distance)
     return found
 
 
-def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
+def _group_components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     """Return the edges, grouped by what hangs together; the closest edge of each pair only."""
     best: dict[tuple[int, int], _Edge] = {}
     for edge in edges:
@@ -315,7 +315,7 @@ def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     return list(groups.values())
 
 
-def _module(meta: TensorMeta) -> str:
+def _module_path(meta: TensorMeta) -> str:
     """Return the path of the module that a baseline tensor was made in, without call numbers."""
     node = meta.extra.get("Part of") or meta.node
     path = node.rpartition("/")[0] if "/" in node or meta.op_type.startswith("aten.") else node

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Form", "FoundTensor", "by_stage"]
+__all__ = ["Form", "FoundTensor", "group_by_stage"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,9 @@ class FoundTensor:
         return (*found, alone)
 
 
-def by_stage(others: Sequence[FoundTensor], score: Callable[[Sequence[FoundTensor]], int]) -> Sequence[FoundTensor]:
+def group_by_stage(
+    others: Sequence[FoundTensor], score: Callable[[Sequence[FoundTensor]], int]
+) -> Sequence[FoundTensor]:
     """Return the tensors of ranks that share a stage together, those of different stages apart.
 
     A stage is so many ranks in a row, as many in each; score: how many tensors of the model these are. As few stages as
@@ -102,10 +104,10 @@ def _split(others: Sequence[FoundTensor], stage: dict[int, int]) -> list[FoundTe
             found.append((number, dataclasses.replace(
                 one, value=value, parts=tuple(parts), ranks=tuple(mine), shape=shape, of=one.name
             )))  # fmt: skip
-    return _named(found)
+    return _name_across_stages(found)
 
 
-def _named(found: Sequence[tuple[int, FoundTensor]]) -> list[FoundTensor]:
+def _name_across_stages(found: Sequence[tuple[int, FoundTensor]]) -> list[FoundTensor]:
     """Return names that are there on several stages: layers are counted on; others get their rank in front."""
     layers: dict[tuple[str, int], set[int]] = {}
     for stage, one in found:

@@ -19,7 +19,7 @@ import numpy as np
 from ....records import TensorMeta
 from .fingerprint import ALIKE, Fingerprint, take
 
-__all__ = ["Projections", "Stack", "best_stack", "projections", "same_module"]
+__all__ = ["Projections", "Stack", "find_best_stack", "find_projections", "is_same_module"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,7 +72,7 @@ class Stack:
         return [found[place] for place in range(len(of.sizes))]
 
 
-def projections(
+def find_projections(
     metas: Sequence[TensorMeta], shapes: Mapping[str, tuple[int, ...]], prints: Mapping[str, Fingerprint]
 ) -> list[Projections]:  # fmt: skip
     """Of a model whose tensors have these shapes and values, in execution order."""
@@ -84,7 +84,7 @@ def projections(
         if not live and meta.op_type != "Input":
             fixed.add(meta.name)
         source = root.get(live[0]) if len(live) == 1 else None
-        same = source is not None and _same_numbers(source, meta.name, shapes, prints)
+        same = source is not None and _hold_same_numbers(source, meta.name, shapes, prints)
         root[meta.name] = source if same and source is not None else meta.name
         if source is not None and not same:
             reads[meta.name] = source
@@ -95,7 +95,7 @@ def projections(
         if shape and other and math.prod(shape[:-1]) == math.prod(other[:-1]) and len(shape) > 1:
             siblings.setdefault((source, kinds[name]), []).append(name)
     found = [names for names in siblings.values() if len(names) > 1]
-    found += _behind(found, reads, kinds, shapes)
+    found += _list_behind(found, reads, kinds, shapes)
     return [
         Projections(
             names=tuple(run), sizes=tuple(shapes[name][-1] for name in run), rows=math.prod(shapes[run[0]][:-1])
@@ -105,7 +105,7 @@ def projections(
     ]  # fmt: skip
 
 
-def _behind(
+def _list_behind(
     groups: Sequence[list[str]], reads: Mapping[str, str], kinds: Mapping[str, str],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> list[list[str]]:  # fmt: skip
@@ -122,7 +122,7 @@ def _behind(
     return found
 
 
-def _same_numbers(
+def _hold_same_numbers(
     one: str, other: str, shapes: Mapping[str, tuple[int, ...]], prints: Mapping[str, Fingerprint]
 ) -> bool:  # fmt: skip
     if one not in prints or other not in prints or math.prod(shapes[one]) != math.prod(shapes[other]):
@@ -130,18 +130,18 @@ def _same_numbers(
     return np.array_equal(prints[one].own, prints[other].own)
 
 
-def best_stack(
+def find_best_stack(
     value: Array, of: Projections, prints: Mapping[str, Fingerprint], *, ranks: int, known: Sequence[Stack]
 ) -> tuple[Stack, float] | None:
     """Return how the projections are stacked in it, by the model's values; how far the worst of them is off. None: no
     way."""
     best: tuple[Stack, float] | None = None
     as_others = [stack for stack in known if len(stack.order) == len(of.sizes)]
-    for stack in itertools.chain(as_others, _stacks(value, of, ranks)):
+    for stack in itertools.chain(as_others, _iterate_stacks(value, of, ranks)):
         parts = stack.taken_apart(value, of)
         if parts is None:
             continue
-        far = max(_distance(prints.get(name), part) for name, part in zip(of.names, parts, strict=True))
+        far = max(_measure_distance(prints.get(name), part) for name, part in zip(of.names, parts, strict=True))
         if far <= ALIKE and (best is None or far < best[1]):
             best = stack, far
         if best is not None and best[1] < ALIKE / 10:
@@ -149,7 +149,7 @@ def best_stack(
     return best
 
 
-def _stacks(value: Array, of: Projections, ranks: int) -> Iterator[Stack]:
+def _iterate_stacks(value: Array, of: Projections, ranks: int) -> Iterator[Stack]:
     """Plain ones first."""
     held = value.size // of.rows if of.rows else 0
     small = sum(size for size in of.sizes if size < max(of.sizes))
@@ -166,7 +166,7 @@ def _stacks(value: Array, of: Projections, ranks: int) -> Iterator[Stack]:
             yield Stack(order=order, groups=groups, copies=copies)
 
 
-def _distance(known: Fingerprint | None, part: Array) -> float:
+def _measure_distance(known: Fingerprint | None, part: Array) -> float:
     """Return the relative L2 distance at the places of the fingerprint, which are those of the element's number."""
     other = take(part)
     if known is None or other is None or known.own.shape != other.own.shape:
@@ -175,22 +175,22 @@ def _distance(known: Fingerprint | None, part: Array) -> float:
     return float(np.linalg.norm(known.own - other.own)) / norm if norm else math.inf
 
 
-def same_module(name: str, names: Sequence[str]) -> bool:
+def is_same_module(name: str, names: Sequence[str]) -> bool:
     """Return whether a stacked projection has these names, but for what differs between them.
 
     layers.0.attn.qkv_proj is of layers.0.attn.q_proj, k_proj and v_proj."""
-    plain = [_plain(one) for one in names]
-    front = _common(plain)
-    back = _common([one[::-1] for one in plain])[::-1]
-    own = _plain(name)
+    plain = [_plain_name(one) for one in names]
+    front = _common_part(plain)
+    back = _common_part([one[::-1] for one in plain])[::-1]
+    own = _plain_name(name)
     return len(front) > 1 and f"_{front}" in f"_{own}" and own.endswith(back) and bool(re.search(r"\d", front))
 
 
-def _common(names: Sequence[str]) -> str:
+def _common_part(names: Sequence[str]) -> str:
     return "".join(
         letters[0] for letters in itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     )
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")

@@ -13,7 +13,7 @@ from ....records import TensorMeta
 from .fingerprint import Fingerprint, take
 from .likeness import agree
 
-__all__ = ["BaseGraph", "TargetGraph", "Values", "nearest"]
+__all__ = ["BaseGraph", "TargetGraph", "Values", "find_nearest_known"]
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Array]
@@ -48,12 +48,12 @@ class BaseGraph:
         if print_ is None:
             return []
         rivals = self.of_shape(print_.shape, but)
-        near = [name for name in rivals if _near(self.prints[name].own, print_.own)]
+        near = [name for name in rivals if _are_near(self.prints[name].own, print_.own)]
         return [name for name in near if agree(value, self.values[name])]
 
     def sources(self, name: str, known: Collection[str]) -> frozenset[str]:
         """Return the nearest tensors of ``known`` from which another is computed."""
-        return nearest(lambda one: self.inputs_of.get(one, ()), name, known)
+        return find_nearest_known(lambda one: self.inputs_of.get(one, ()), name, known)
 
     def computed_from(self, late: str, early: str) -> bool:
         """Return whether one tensor is computed from another, at whatever distance."""
@@ -103,7 +103,7 @@ class TargetGraph:
 
     def sources(self, name: str, known: Collection[str]) -> frozenset[str]:
         """Return the nearest tensors of ``known`` from which another is computed."""
-        return nearest(self._inputs, name, known)
+        return find_nearest_known(self._inputs, name, known)
 
     def _inputs(self, name: str) -> Sequence[str]:
         one = self.producer.get(name)
@@ -167,7 +167,7 @@ class TargetGraph:
                 add(tensor)
 
 
-def nearest(inputs: Callable[[str], Sequence[str]], name: str, known: Collection[str]) -> frozenset[str]:
+def find_nearest_known(inputs: Callable[[str], Sequence[str]], name: str, known: Collection[str]) -> frozenset[str]:
     """Return the nearest tensors of ``known`` from which another is computed."""
     found: set[str] = set()
     seen, waiting = {name}, [name]
@@ -181,7 +181,7 @@ def nearest(inputs: Callable[[str], Sequence[str]], name: str, known: Collection
     return frozenset(found)
 
 
-def _near(one: Array, other: Array) -> bool:
+def _are_near(one: Array, other: Array) -> bool:
     if one.shape != other.shape:
         return False
     norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))

@@ -11,7 +11,17 @@ import numpy as np
 
 from ....protocols import Layer
 
-__all__ = ["SLACK", "SURE", "Names", "agree", "by_module", "distance", "informative", "is_float", "same_names"]
+__all__ = [
+    "SLACK",
+    "SURE",
+    "Names",
+    "agree",
+    "is_float",
+    "is_informative",
+    "map_modules",
+    "match_names",
+    "measure_distance",
+]
 
 
 # Whether two tensors are equal but for the rounding of one operator in float32.
@@ -45,7 +55,7 @@ def agree(one: Array, other: Array, slack: float = SLACK) -> bool:
         return bool((np.abs(a - b) <= slack * (np.abs(b) + scale)).all())
 
 
-def distance(one: Array, other: Array) -> float:
+def measure_distance(one: Array, other: Array) -> float:
     """Return relative L2 distance of ``one`` from ``other``; inf where the shapes differ or a number is not finite."""
     if one.shape != other.shape:
         return float("inf")
@@ -56,7 +66,7 @@ def distance(one: Array, other: Array) -> float:
     return apart / norm if norm else (0.0 if apart == 0 else float("inf"))
 
 
-def informative(array: Array) -> bool:
+def is_informative(array: Array) -> bool:
     """Return whether equal values mean something: a float tensor with at least 8 different values among the first
     4096."""
     return is_float(array) and np.unique(array.ravel()[:4096]).size >= _DISTINCT
@@ -69,7 +79,7 @@ def is_float(array: Array) -> bool:
 
 # What an exporter wrote into a file about where its tensors come from, beside the layers of the model.
 
-def _unknown(name: str) -> str:  # noqa: ARG001
+def _mask_known_words(name: str) -> str:  # noqa: ARG001
     return ""
 
 
@@ -81,7 +91,7 @@ class Names:
     """
 
     modules: Mapping[str, str] = field(default_factory=dict)
-    layer_of: Callable[[str], str] = _unknown
+    layer_of: Callable[[str], str] = _mask_known_words
     layers: Mapping[str, Layer] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -101,23 +111,23 @@ SURE = 3
 """Levels below this say that two names are one; from it on values must not speak against it."""
 
 
-def same_names(found: Sequence[str], wanted: Sequence[str]) -> Mapping[str, tuple[str, int]]:
+def match_names(found: Sequence[str], wanted: Sequence[str]) -> Mapping[str, tuple[str, int]]:
     """Found name to the wanted one that it is, and at which level that was seen; each at most once.
 
     Levels: 0 equal, 1 but for signs and case, 2 but for a number in front and an index behind, 3 one is a part of the
     other, between signs. A level decides only where one name alone has one counterpart alone.
     """
     pairs: dict[str, tuple[str, int]] = {}
-    levels: Sequence[Callable[[str], str]] = (str, _plain, _bare)
+    levels: Sequence[Callable[[str], str]] = (str, _plain_name, _bare_name)
     for level, form in enumerate(levels):
-        ours, theirs = _left(found, wanted, pairs)
-        there = _by_form(theirs, form)
-        for key, names in _by_form(ours, form).items():
+        ours, theirs = _list_unmatched(found, wanted, pairs)
+        there = _group_by_form(theirs, form)
+        for key, names in _group_by_form(ours, form).items():
             if key and len(names) == 1 and len(there.get(key, ())) == 1:
                 pairs[names[0]] = there[key][0], level
-    ours, theirs = _left(found, wanted, pairs)
-    inside = {name: [one for one in theirs if _holds(_bare(name), _bare(one))] for name in ours}
-    longest = {name: [one for one in ones if len(_bare(one)) == max(map(len, map(_bare, ones)))]
+    ours, theirs = _list_unmatched(found, wanted, pairs)
+    inside = {name: [one for one in theirs if _holds(_bare_name(name), _bare_name(one))] for name in ours}
+    longest = {name: [one for one in ones if len(_bare_name(one)) == max(map(len, map(_bare_name, ones)))]
                for name, ones in inside.items() if ones}  # fmt: skip
     for name, ones in longest.items():
         if len(ones) == 1 and sum(ones[0] in others for others in longest.values()) == 1:
@@ -125,7 +135,7 @@ def same_names(found: Sequence[str], wanted: Sequence[str]) -> Mapping[str, tupl
     return pairs
 
 
-def by_module(names: Sequence[str]) -> Mapping[str, str]:
+def map_modules(names: Sequence[str]) -> Mapping[str, str]:
     """Return the path of each module that names of tensors tell (a.b/mul is of a.b and of a), to the last one made in
     it."""
     found: dict[str, str] = {}
@@ -137,27 +147,27 @@ def by_module(names: Sequence[str]) -> Mapping[str, str]:
     return {path: name for path, name in found.items() if path not in set(names)}
 
 
-def _left(
+def _list_unmatched(
     found: Sequence[str], wanted: Sequence[str], pairs: Mapping[str, tuple[str, int]]
 ) -> tuple[list[str], list[str]]:
     taken = {name for name, _ in pairs.values()}
     return [name for name in found if name not in pairs], [name for name in wanted if name not in taken]
 
 
-def _by_form(names: Sequence[str], form: Callable[[str], str]) -> dict[str, list[str]]:
+def _group_by_form(names: Sequence[str], form: Callable[[str], str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(form(name), []).append(name)
     return found
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
 
 
-def _bare(name: str) -> str:
+def _bare_name(name: str) -> str:
     """Without ":0" behind, "tensor"/"output" around and a running number in front."""
-    plain = _plain(re.sub(r"[:.]\d+$", "", name))
+    plain = _plain_name(re.sub(r"[:.]\d+$", "", name))
     return re.sub(r"^\d+_", "", plain)
 
 

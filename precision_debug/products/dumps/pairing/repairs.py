@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ....pairing.relation import folded, forms, relation
+from ....pairing.relation import describe_relation, fold_batch_norm, iterate_forms
 from ....protocols import Layer, Operator
 from ....reasons import NOTHING, Reason, say
 from .graph import BaseGraph, TargetGraph
 from .likeness import agree, is_float
-from .walk import Fault, Found
+from .walk import Fault, FoundPairs
 
 __all__ = ["Causes"]
 
@@ -38,7 +38,7 @@ class Causes:
 
     base: BaseGraph
     target: TargetGraph
-    found: Found
+    found: FoundPairs
     layers: Mapping[str, Layer]
     weights: Mapping[str, Array]
     layer_of: Callable[[str], str]
@@ -110,29 +110,31 @@ class Causes:
         return NOTHING
 
     def _attribute(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> Reason:
-        for one, (name, wanted) in itertools.product(region, _attributes(layers)):
+        for one, (name, wanted) in itertools.product(region, _list_attributes(layers)):
             has = one.attributes.get(name, _DEFAULTS.get(name))
             if has is None or has == wanted or (isinstance(has, tuple) and len(has) != len(wanted)):
                 continue
             if repairs(attributes={one.name: {name: wanted}}):
                 operator = f"{one.op_type} {one.name}".strip()  # the one of the region that carries the attribute
-                return say("attribute_is", name=name, operator=operator, has=_plain(has), wanted=_plain(wanted))
+                return say(
+                    "attribute_is", name=name, operator=operator, has=_format_value(has), wanted=_format_value(wanted)
+                )
         small = {
             name: value for one in region for name in one.inputs
             if (value := self.target.constants.get(name)) is not None and value.size == 1 and is_float(value)
         }  # fmt: skip
-        for (constant, value), (name, wanted) in itertools.product(small.items(), _attributes(layers)):
+        for (constant, value), (name, wanted) in itertools.product(small.items(), _list_attributes(layers)):
             has = float(value.reshape(-1)[0])
             differs = isinstance(wanted, float) and has != wanted
             if differs and repairs(changed={constant: np.full_like(value, wanted)}):
-                return say("number_is", name=name, has=_plain(has), wanted=_plain(wanted))
+                return say("number_is", name=name, has=_format_value(has), wanted=_format_value(wanted))
         return NOTHING
 
     def _weight(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> Reason:
         for constant, value in self._constants(region):
             for name, right in self._candidates(layers, value):
                 if not np.array_equal(right, value) and repairs(changed={constant: right}):
-                    return relation(name, right, value, self.weights)
+                    return describe_relation(name, right, value, self.weights)
         return NOTHING
 
     def _turned(self, region: Sequence[Operator], repairs: Any) -> Reason:
@@ -160,7 +162,7 @@ class Causes:
             changed = {constant: right for (constant, _, _), (_, right) in zip(choices, picked, strict=True)}
             if changed and repairs(changed=changed):
                 parts = [
-                    relation(name, right, value, self.weights)
+                    describe_relation(name, right, value, self.weights)
                     for (_, value, _), (name, right) in zip(choices, picked, strict=True)
                     if not np.array_equal(right, value)
                 ]
@@ -207,14 +209,14 @@ class Causes:
         for layer in layers:
             for name in layer.parameters.values():
                 if name in self.weights:
-                    for form in forms(self.weights[name], like):
+                    for form in iterate_forms(self.weights[name], like):
                         yield name, form
-        yield from folded(layers, self.weights, like)
+        yield from fold_batch_norm(layers, self.weights, like)
 
 
-def _attributes(layers: Sequence[Layer]) -> list[tuple[str, Any]]:
+def _list_attributes(layers: Sequence[Layer]) -> list[tuple[str, Any]]:
     return [(name, value) for layer in layers for name, value in layer.attributes.items()]
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)

@@ -12,9 +12,9 @@ import collections
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ....records import TensorMeta
-from .graph import nearest
+from .graph import find_nearest_known
 
-__all__ = ["family", "pair_layers"]
+__all__ = ["family_of_type", "pair_layers"]
 
 
 # Operators of different frameworks that do the same: their family's name.
@@ -52,7 +52,7 @@ _FAMILIES = {
 _OF = {name: key for key, names in _FAMILIES.items() for name in names.split()}
 
 
-def family(op_type: str) -> str:
+def family_of_type(op_type: str) -> str:
     """Return the family of an operator type, "linear" for "Gemm", "aten.addmm" and "matmul_v2".
 
     Of an operator that stands alone it is its own plain name."""
@@ -117,20 +117,20 @@ class _Side:
         A layer that is called twice has two, and is not in it."""
         made: dict[str, dict[str, None]] = collections.defaultdict(dict)
         for name in self.seen:
-            for layer in _around(self.layer[name]):
+            for layer in _list_enclosing_layers(self.layer[name]):
                 made[layer][name] = None
         read: dict[str, set[str]] = collections.defaultdict(set)
         for name, inputs in self.inputs.items():
-            for layer in _around(self.layer[name]):
+            for layer in _list_enclosing_layers(self.layer[name]):
                 read[layer].update(inputs)
         found = {layer: [name for name in names if name not in read[layer]] for layer, names in made.items()}
         return {layer: ends[0] for layer, ends in found.items() if len(ends) == 1}
 
     def alone(self) -> dict[object, str]:
         """Return the only tensor of a family and shape in a layer, by these."""
-        return _alone(
+        return _keep_unambiguous(
             ((self.layer[name], kind, meta.shape), name) for name, meta in self.seen.items()
-            if (kind := family(meta.op_type)) not in _MOVES and not meta.is_output
+            if (kind := family_of_type(meta.op_type)) not in _MOVES and not meta.is_output
         )  # fmt: skip
 
     def computed(self, paired: Collection[str], shared: Mapping[str, str]) -> dict[object, str]:
@@ -138,21 +138,22 @@ class _Side:
 
         shared: a pair's name on the target's side.
         """
-        return _alone(
-            ((frozenset(shared[one] for one in sources), family(meta.op_type), meta.shape), name)
+        return _keep_unambiguous(
+            ((frozenset(shared[one] for one in sources), family_of_type(meta.op_type), meta.shape), name)
             for name, meta in self.seen.items()
-            if name not in paired and (sources := nearest(lambda one: self.inputs.get(one, ()), name, paired))
+            if name not in paired
+            and (sources := find_nearest_known(lambda one: self.inputs.get(one, ()), name, paired))
         )
 
 
-def _alone(named: Iterable[tuple[object, str]]) -> dict[object, str]:
+def _keep_unambiguous(named: Iterable[tuple[object, str]]) -> dict[object, str]:
     found: dict[object, list[str]] = collections.defaultdict(list)
     for key, name in named:
         found[key].append(name)
     return {key: names[0] for key, names in found.items() if len(names) == 1}
 
 
-def _around(layer: str) -> list[str]:
+def _list_enclosing_layers(layer: str) -> list[str]:
     """Return a layer and all layers around it: "a", "a.b" and "a.b.c" of "a.b.c"; none of "", which is the model."""
     parts = layer.split(".") if layer else []
     return [".".join(parts[: count + 1]) for count in range(len(parts))]

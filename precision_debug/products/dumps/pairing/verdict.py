@@ -13,11 +13,11 @@ from typing import Any
 from ....reasons import Reason, say
 from ....records import TensorMeta
 from .graph import BaseGraph, TargetGraph
-from .likeness import agree, distance, informative, is_float
+from .likeness import agree, is_float, is_informative, measure_distance
 from .repairs import Causes
-from .walk import Fault, Found
+from .walk import Fault, FoundPairs
 
-__all__ = ["coverage", "fault_notes", "find_swapped_inputs", "pair_outputs", "swapped_inputs_note"]
+__all__ = ["describe_coverage", "find_swapped_inputs", "list_fault_notes", "note_swapped_inputs", "pair_outputs"]
 
 
 # A model's outputs beside those of the file: always paired, and how.
@@ -49,11 +49,11 @@ def pair_outputs(
     alike = {t: [b for b in base if fits(b, t) and agree(target_values[t], base_values[b])] for t in others}
     for name, rivals in alike.items():
         alone = [t for t, candidates in alike.items() if rivals and rivals[0] in candidates]
-        if len(rivals) == 1 and len(alone) == 1 and informative(base_values[rivals[0]]):
+        if len(rivals) == 1 and len(alone) == 1 and is_informative(base_values[rivals[0]]):
             found[name] = rivals[0], "fingerprint, and both are outputs of the model"
     base, others = left()
     for name in others:
-        named = [b for b in base if fits(b, name) and _plain(b) == _plain(name)]
+        named = [b for b in base if fits(b, name) and _plain_name(b) == _plain_name(name)]
         if len(named) == 1 and named[0] in left()[0]:
             found[name] = named[0], "outputs of the model, by name"
     base, others = left()
@@ -68,7 +68,7 @@ def pair_outputs(
     return found
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """Return the plain name of an output: "output.logits" and "logits" are one, and so are "output[0]" and "0"."""
     return re.sub(r"[\[\]]", "", name.rpartition(".")[2].removeprefix("output")).lower() or name.lower()
 
@@ -115,7 +115,7 @@ def find_swapped_inputs(
     return None
 
 
-def swapped_inputs_note(found: SwappedInputs | None, path: str) -> tuple[Reason, ...]:
+def note_swapped_inputs(found: SwappedInputs | None, path: str) -> tuple[Reason, ...]:
     """Return what to say of it."""
     if found is None:
         return ()
@@ -131,9 +131,9 @@ _LIKELY = 1e-3
 """How far an output may be off before the export is called wrong: ten times agreement.SLACK."""
 
 
-def coverage(found: Found, modes: tuple[str, str], path: str, target: int, baseline: int) -> Reason:
+def describe_coverage(found: FoundPairs, modes: tuple[str, str], path: str, target: int, baseline: int) -> Reason:
     """One line. modes: in which they were run. target, baseline: how many tensors each side showed."""
-    kinds = collections.Counter(_kind(how) for _, how in found.pairs.values())
+    kinds = collections.Counter(_kind_of_match(how) for _, how in found.pairs.values())
     ways = [
         say("by_value", count=kinds["value"]), say("by_neighbours", count=kinds["graph neighbours"]),
         say("by_output", count=kinds["output"]),
@@ -149,27 +149,28 @@ def coverage(found: Found, modes: tuple[str, str], path: str, target: int, basel
                refused=refused, partners=partners, own=baseline)  # fmt: skip
 
 
-def _kind(how: str) -> str:
+def _kind_of_match(how: str) -> str:
     if how.startswith("outputs"):
         return "output"
     return "graph neighbours" if how.startswith("graph") else "value"
 
 
-def fault_notes(causes: Causes, path: str) -> tuple[Reason, ...]:
+def list_fault_notes(causes: Causes, path: str) -> tuple[Reason, ...]:
     """One sentence on each wrong operator, the first one first; and where outputs differ and none was found, that."""
     file, faults = Path(path).name, causes.found.faults
-    notes = [_wrong(causes, fault, file) for fault in faults[:_MOST_FAULTS]]
+    notes = [_describe_fault(causes, fault, file) for fault in faults[:_MOST_FAULTS]]
     if len(faults) > _MOST_FAULTS:
         names = [fault.baseline for fault in faults[_MOST_FAULTS : 2 * _MOST_FAULTS]]
         notes.append(say("wrong_at_more", file=file, count=len(faults) - _MOST_FAULTS, names=names))
     if not faults:
         notes += [
-            say("output_apart", name=name, file=file, base=base, distance=apart) for name, base, apart in _apart(causes)
+            say("output_apart", name=name, file=file, base=base, distance=apart)
+            for name, base, apart in _iterate_distances(causes)
         ]
     return tuple(notes)
 
 
-def _wrong(causes: Causes, fault: Fault, file: str) -> Reason:
+def _describe_fault(causes: Causes, fault: Fault, file: str) -> Reason:
     made = causes.target.producer.get(fault.target)
     operator = f"{made.op_type} {made.name}" if made is not None else say("its_input")
     name, output = fault.baseline, fault.target
@@ -186,9 +187,9 @@ def _wrong(causes: Causes, fault: Fault, file: str) -> Reason:
     )
 
 
-def _apart(causes: Causes) -> Iterator[tuple[str, str, float]]:
+def _iterate_distances(causes: Causes) -> Iterator[tuple[str, str, float]]:
     own, known = causes.target.own, causes.base.values
     for name, (base, _) in causes.found.pairs.items():
         meta = causes.base.metas.get(base)
         if meta is not None and meta.is_output and name in own and not agree(own[name], known[base], _LIKELY):
-            yield name, base, distance(own[name], known[base])
+            yield name, base, measure_distance(own[name], known[base])

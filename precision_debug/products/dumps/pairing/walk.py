@@ -18,10 +18,10 @@ import numpy as np
 
 from ....reasons import Reason
 from .graph import BaseGraph, TargetGraph
-from .likeness import SLACK, Names, agree, distance, informative, is_float
-from .same_layer import family
+from .likeness import SLACK, Names, agree, is_float, is_informative, measure_distance
+from .same_layer import family_of_type
 
-__all__ = ["Fault", "Found", "walk"]
+__all__ = ["Fault", "FoundPairs", "walk"]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +46,7 @@ class Fault:
 
 
 @dataclass(kw_only=True)
-class Found:
+class FoundPairs:
     """pairs: target name to (baseline name, how). faults: in order. refused: target name to why it was left alone."""
 
     pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def walk(
     base: BaseGraph, target: TargetGraph, anchors: Mapping[str, tuple[str, str]], *,
     names: Names | None = None, outputs: Mapping[str, tuple[str, str]] | None = None,
     refused: Mapping[str, Reason] | None = None,
-) -> Found:  # fmt: skip
+) -> FoundPairs:  # fmt: skip
     """anchors: pairs that values decided already. outputs: pairs of the models' outputs.
 
     names: what the exporter wrote. refused: why values alone could not tell.
@@ -82,7 +82,7 @@ class _Walk:
         self.base, self.target, self.names = base, target, names
         self.modules, self.layer_of = names.modules, names.layer_of
         self.wrong = True  # the models' outputs differ
-        self.found = Found()
+        self.found = FoundPairs()
         self.taken: dict[str, str] = {}
         self.value: dict[str, Array] = {}  # what follows is computed from: the model's value where there is a partner
         self.moved: set[str] = set()  # names whose value is not the file's own
@@ -116,7 +116,7 @@ class _Walk:
         self.value[name] = value
         if name not in self.found.pairs:
             rivals = self._told_apart(name, self.base.equal_to(value, self.taken))
-            if len(rivals) == 1 and informative(value):
+            if len(rivals) == 1 and is_informative(value):
                 self.pair(name, rivals[0], "the same values")
 
     def _settle(self, name: str, value: Array) -> None:
@@ -129,7 +129,7 @@ class _Walk:
         if rivals:
             self._by_value(name, value, rivals)
             return
-        if not is_float(value) or value.size < 2 or not informative(value):
+        if not is_float(value) or value.size < 2 or not is_informative(value):
             return
         copied = bool(self.base.equal_to(value, ()))  # of a tensor that has its partner
         partner, how = ("", "") if copied else self._mostly(name, value)
@@ -157,7 +157,7 @@ class _Walk:
         if exact is None:
             exact = value
         if not agree(exact, known) and not self._rounding(region, name, exact, known):
-            self._fault(name, partner, distance(exact, known))
+            self._fault(name, partner, measure_distance(exact, known))
 
     def _exactly(self, name: str) -> Array | None:
         """The model's own value of a tensor that has a partner, to the bit."""
@@ -195,12 +195,12 @@ class _Walk:
 
     def _by_value(self, name: str, value: Array, rivals: list[str]) -> None:
         here = self._sources(name)
-        telling = informative(value)
+        telling = is_informative(value)
         near = [rival for rival in rivals if self.base.sources(rival, self.taken) & here]
         chosen = near or (rivals if telling else [])
         if not telling:
             kind = self._kind(name)
-            chosen = [rival for rival in chosen if family(self.base.metas[rival].op_type) == kind]
+            chosen = [rival for rival in chosen if family_of_type(self.base.metas[rival].op_type) == kind]
         chosen = self._told_apart(name, chosen)
         if len(chosen) > 1 and self._one_chain(chosen):
             chosen = chosen[:1]
@@ -217,7 +217,7 @@ class _Walk:
             tests.append(lambda rival: self.layer_of(rival) == layer)
         tests.append(lambda rival: bool(here) and here <= frozenset(self.base.inputs_of.get(rival, ())))
         tests.append(lambda rival: bool(here & frozenset(self.base.inputs_of.get(rival, ()))))
-        tests.append(lambda rival: family(self.base.metas[rival].op_type) == kind)
+        tests.append(lambda rival: family_of_type(self.base.metas[rival].op_type) == kind)
         for test in tests:
             if len(rivals) > 1:
                 rivals = [rival for rival in rivals if test(rival)] or rivals
@@ -235,7 +235,7 @@ class _Walk:
 
     def _kind(self, name: str) -> str:
         one = self.target.producer.get(name)
-        return family(one.op_type) if one is not None else ""
+        return family_of_type(one.op_type) if one is not None else ""
 
     def _leads_on(self, name: str, value: Array) -> bool:
         """Whether what follows from a tensor agrees with the model: it has no partner, but it is right."""
@@ -261,7 +261,7 @@ class _Walk:
             changed.update(made)
             unknown.update(out for out in one.outputs if out not in made)
             for out, result in made.items():
-                if not informative(result) or self._insensitive(one, changed):
+                if not is_informative(result) or self._insensitive(one, changed):
                     continue
                 if but and agree(result, self.base.values[but]):
                     return ""
@@ -288,7 +288,7 @@ class _Walk:
         """Tensors of the same shape that are computed from the same neighbours."""
         return [
             rival for rival in self.base.of_shape(value.shape, self.taken)
-            if self.names.may_be(name, rival) and informative(self.base.values[rival])
+            if self.names.may_be(name, rival) and is_informative(self.base.values[rival])
             and self._beside(rival, here)
         ][:_RIVALS]  # fmt: skip
 
@@ -301,7 +301,7 @@ class _Walk:
         """The baseline tensor that this one equals but for some of its elements; "" where there is not one."""
         shares = sorted(
             (share, rival) for rival in self._rivals(name, value, self._sources(name))
-            if (share := _share(value, self.base.values[rival])) > _MOST
+            if (share := _share_of_equal(value, self.base.values[rival])) > _MOST
         )  # fmt: skip
         best = [rival for share, rival in shares if share > 0.9 * shares[-1][0]]
         best = self._told_apart(name, best)
@@ -326,17 +326,17 @@ class _Walk:
 
     def _closest(self, value: Array, rivals: list[str]) -> list[str]:
         """The one that is much nearer than the others."""
-        apart = sorted((distance(value, self.base.values[rival]), place) for place, rival in enumerate(rivals))
+        apart = sorted((measure_distance(value, self.base.values[rival]), place) for place, rival in enumerate(rivals))
         return [rivals[apart[0][1]]] if apart[0][0] * 2 < apart[1][0] else rivals
 
     def _by_structure(self, name: str, rivals: list[str], here: Collection[str]) -> tuple[str, str]:
         """One operator of the same family that reads the same, in the same layer where the file says the layer."""
         if not self.wrong or not self._ends_its_layer(name):
             return "", ""
-        kinds = {family(one.op_type) for one in self.target.region(name, self.found.pairs)}
+        kinds = {family_of_type(one.op_type) for one in self.target.region(name, self.found.pairs)}
         same = [
             rival for rival in rivals
-            if family(self.base.metas[rival].op_type) in kinds
+            if family_of_type(self.base.metas[rival].op_type) in kinds
             and self.base.sources(rival, self.taken) == here
             and frozenset(self.base.inputs_of[rival]) <= frozenset(self.taken)
         ]  # fmt: skip
@@ -355,10 +355,10 @@ class _Walk:
         after = readers[0].outputs[0]
         if name in self.modules and after in self.modules:
             return self.modules[name] != self.modules[after]
-        return family(readers[0].op_type) != "add" and readers[0].op_type != "Identity"
+        return family_of_type(readers[0].op_type) != "add" and readers[0].op_type != "Identity"
 
 
-def _share(value: Array, known: Array) -> float:
+def _share_of_equal(value: Array, known: Array) -> float:
     """Share of equal elements among those that are not about zero."""
     with np.errstate(all="ignore"):
         a, b = value.astype(np.float64), known.astype(np.float64)

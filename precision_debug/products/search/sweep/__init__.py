@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .result import Mode, Speed, Sweep, front
+from .result import Mode, Speed, Sweep, find_pareto_front
 from .speed import measure_speed
 
-__all__ = ["Mode", "Speed", "Sweep", "front", "measure_speed"]
+__all__ = ["Mode", "Speed", "Sweep", "find_pareto_front", "measure_speed"]

@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ....report.formats.xlsx.formats import TONES, Formats, caption, fit, on_paper, write_sentences
-from ....report.words import text_width
+from ....report.formats.xlsx.formats import TONES, Formats, escape_caption, fit_cell_text, set_up_paper, write_sentences
+from ....report.words import measure_text_width
 from .result import Sweep
-from .sentences import cell_text, sentences, tone
-from .table import Head, Line, heads, lines
+from .sentences import cell_text, list_sentences, tone_of
+from .table import Head, Line, list_heads, list_lines
 
 __all__ = ["write_book"]
 
@@ -27,32 +27,32 @@ def write_book(sweep: Sweep, path: Path) -> None:
     book = xlsxwriter.Workbook(str(path), {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     try:
         formats = Formats(book)
-        found = lines(sweep)
-        columns = [head for head in heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
-        _table(book.add_worksheet("Sweep"), formats, sweep, columns, found)
+        found = list_lines(sweep)
+        columns = [head for head in list_heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
+        _write_table(book.add_worksheet("Sweep"), formats, sweep, columns, found)
         summary = book.add_worksheet("Summary")
         summary.activate()
-        _chart(book, summary, 1 + write_sentences(summary, formats, sentences(sweep), tone(sweep)), found)
+        _add_chart(book, summary, 1 + write_sentences(summary, formats, list_sentences(sweep), tone_of(sweep)), found)
     finally:
         book.close()
 
 
-def _table(sheet: Any, formats: Formats, sweep: Sweep, columns: list[Head], found: list[Line]) -> None:
+def _write_table(sheet: Any, formats: Formats, sweep: Sweep, columns: list[Head], found: list[Line]) -> None:
     for place, head in enumerate(columns):
         look = formats.get(
             bold=True, font_color="#FFFFFF", bg_color="#1D3557", text_wrap=True, border=1, border_color="#FFFFFF",
             align="left" if head.kind == "text" else "center", indent=int(head.kind == "text"),
         )  # fmt: skip
-        sheet.write_string(0, place, fit(_title(head)), look)
+        sheet.write_string(0, place, fit_cell_text(_title_of(head)), look)
         texts = [str(cell_text(head, line, sweep.mode(line["mode"]))) for line in found] if head.kind == "text" else []
-        widest = max(map(text_width, (*head.title.split(), head.title_zh, *texts)), default=0) + 4
+        widest = max(map(measure_text_width, (*head.title.split(), head.title_zh, *texts)), default=0) + 4
         sheet.set_column(place, place, max(9, min(_MOST if head.kind == "text" else _WIDE, widest)))
         for number, line in enumerate(found, 1):
             _put(sheet, formats, number, place, head, line, sweep)
     sheet.set_row(0, 48)
     sheet.freeze_panes(1, 1)
     sheet.autofilter(0, 0, max(1, len(found)), len(columns) - 1)
-    on_paper(sheet, 8)
+    set_up_paper(sheet, 8)
     sheet.repeat_rows(0)
 
 
@@ -65,7 +65,7 @@ def _put(sheet: Any, formats: Formats, number: int, place: int, head: Head, line
         look = {"indent": 1, "text_wrap": True, **toned}
         text_ = cell_text(head, line, sweep.mode(line["mode"]))
         text = value if head.key == "reason" or text_.en == text_.zh else f"{text_.en} / {text_.zh}"
-        sheet.write_string(number, place, fit(str(text)), formats.get("text", **look))
+        sheet.write_string(number, place, fit_cell_text(str(text)), formats.get("text", **look))
     elif math.isfinite(value):
         form = "0.00E+00" if head.key in _ERRORS else _STYLES[head.kind]
         sheet.write_number(number, place, value * (1e3 if head.kind == "ms" else 1), formats.get(num_format=form))
@@ -73,11 +73,11 @@ def _put(sheet: Any, formats: Formats, number: int, place: int, head: Head, line
         sheet.write_string(number, place, str(value), formats.get("text", align="right", bold=True))
 
 
-def _title(head: Head) -> str:
+def _title_of(head: Head) -> str:
     return head.title if head.title == head.title_zh else f"{head.title}\n{head.title_zh}"
 
 
-def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
+def _add_chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
     drawn = [line for line in found if line.get("median") and line.get("rel_l2") is not None]
     if not drawn:
         return
@@ -96,7 +96,8 @@ def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
         data.write_row(number, 0, [1e3 * line["median"], height])
         chart.add_series(
             {
-                "name": caption(f"{line['mode']} ({'NaN, Inf' if lost else 0})" if lost or exact else line["mode"]),
+                "name": escape_caption(f"{line['mode']} ({'NaN, Inf' if lost else 0})"
+                if lost or exact else line["mode"]),
                 "categories": ["ChartData", number, 0, number, 0], "values": ["ChartData", number, 1, number, 1],
                 "marker": {"type": "circle", "size": 9, "fill": {"color": _COLOURS.get(line["verdict"], "#0A7D5A")}},
                 "data_labels": {"series_name": True, "value": False, "position": "right"},

@@ -6,10 +6,10 @@ import html
 import math
 from collections.abc import Sequence
 
-from ....safety.untrusted import visible
-from .result import Mode, Sweep, front
+from ....safety.untrusted import make_visible
+from .result import Mode, Sweep, find_pareto_front
 
-__all__ = ["svg"]
+__all__ = ["draw_svg"]
 
 _WIDTH, _HEIGHT = 760, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 30, 40, 64
@@ -17,7 +17,7 @@ _APART = 34
 """Of the height, for modes that gave NaN or Inf: above the last gridline, as no number is as bad."""
 
 
-def svg(sweep: Sweep) -> str:
+def draw_svg(sweep: Sweep) -> str:
     """Draw the error of each mode over its time, as SVG.
 
     "" where no mode has both an error and a time. An error of 0 lies on the lower edge, an infinite one above the last
@@ -26,7 +26,7 @@ def svg(sweep: Sweep) -> str:
     if not modes:
         return ""
     errors = [mode.rel_l2 for mode in modes if mode.rel_l2 and math.isfinite(mode.rel_l2)]
-    top = _TOP + _APART * any(map(_wild, modes))
+    top = _TOP + _APART * any(map(_is_outlier, modes))
     low = math.floor(math.log10(min(errors))) if errors else -3
     high = max(math.ceil(math.log10(max(errors))) if errors else 0, low + 1)
     times = [mode.speed.median * 1e3 for mode in modes if mode.speed is not None]
@@ -39,7 +39,7 @@ def svg(sweep: Sweep) -> str:
 
     def y(mode: Mode) -> float:
         edge = _HEIGHT - _BOTTOM
-        if not mode.rel_l2 or _wild(mode):
+        if not mode.rel_l2 or _is_outlier(mode):
             return edge if not mode.rel_l2 else _TOP + 8
         return top + (high - math.log10(mode.rel_l2)) / (high - low) * (edge - 14 - top)
 
@@ -47,28 +47,29 @@ def svg(sweep: Sweep) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="system-ui, sans-serif"'
         ' font-size="13" role="img"><title>Error against latency</title>',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
-        *_grid(low, high, first, last, top),
+        *_draw_grid(low, high, first, last, top),
     ]
-    best = front(modes)
+    best = find_pareto_front(modes)
     points = " ".join(f"{x(mode):.1f},{y(mode):.1f}" for mode in best)
     if len(best) > 1:
         parts.append(f'<polyline points="{points}" fill="none" stroke="#0a7d5a" stroke-width="2" opacity="0.7"/>')
     names = {mode.name for mode in best}
     for mode in modes:
-        colour = "#d92d20" if _wild(mode) else "#0a7d5a" if mode.name in names else "#8a93a5"
+        colour = "#d92d20" if _is_outlier(mode) else "#0a7d5a" if mode.name in names else "#8a93a5"
         parts.append(f'<circle cx="{x(mode):.1f}" cy="{y(mode):.1f}" r="6" fill="{colour}"/>')
     parts += [
-        f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}" fill="#1c2430">{html.escape(visible(name))}</text>'
-        for px, py, anchor, name in _labels([(x(mode), y(mode), mode.name) for mode in modes])
+        f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}"'
+        f' fill="#1c2430">{html.escape(make_visible(name))}</text>'
+        for px, py, anchor, name in _place_labels([(x(mode), y(mode), mode.name) for mode in modes])
     ]
     return "".join(parts) + "</svg>\n"
 
 
-def _wild(mode: Mode) -> bool:
+def _is_outlier(mode: Mode) -> bool:
     return mode.rel_l2 is not None and not math.isfinite(mode.rel_l2)
 
 
-def _grid(low: int, high: int, first: float, last: float, top: int) -> list[str]:
+def _draw_grid(low: int, high: int, first: float, last: float, top: int) -> list[str]:
     right, edge = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     parts = []
     for power in range(low, high + 1):
@@ -97,7 +98,7 @@ def _grid(low: int, high: int, first: float, last: float, top: int) -> list[str]
     return parts
 
 
-def _labels(points: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str, str]]:
+def _place_labels(points: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str, str]]:
     """Beside each point, on the side with room, and apart from those that were put before."""
     put: list[tuple[float, float, str, str]] = []
     for x, y, name in sorted(points):

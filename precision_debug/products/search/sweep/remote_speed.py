@@ -8,8 +8,8 @@ from ....codec import decode, encode
 from ....errors import BackendCrash, BackendError, PrecisionDebugError
 from ....reasons import say
 from ....records import RunSpec
-from ....run.child import watching
-from ....run.pools import connected
+from ....run.child import watch_signals
+from ....run.pools import connect_to_ray
 from ....settings.options import Workers
 from .result import Speed
 from .speed import measure_speed
@@ -22,11 +22,11 @@ def measure_remotely(spec: RunSpec, spread: Workers, *, batch: int, seconds: flo
 
     Raises PrecisionDebugError.
     """
-    ray, _ = connected(spread.address)
-    task = ray.remote(num_cpus=1, num_gpus=spread.gpus, max_retries=3)(_measured)
+    ray, _ = connect_to_ray(spread.address)
+    task = ray.remote(num_cpus=1, num_gpus=spread.gpus, max_retries=3)(_measure_here)
     asked = task.remote(encode(spec), batch, seconds)
     try:
-        with watching() as stopping:
+        with watch_signals() as stopping:
             while not ray.wait([asked], timeout=0.2)[0]:
                 if stopping.asked:
                     ray.cancel(asked, force=True)
@@ -39,7 +39,7 @@ def measure_remotely(spec: RunSpec, spread: Workers, *, batch: int, seconds: flo
     return decode(Speed, found["speed"])
 
 
-def _measured(spec: dict[str, Any], batch: int, seconds: float) -> dict[str, Any]:
+def _measure_here(spec: dict[str, Any], batch: int, seconds: float) -> dict[str, Any]:
     try:
         return {"speed": encode(measure_speed(decode(RunSpec, spec), batch=batch, seconds=seconds))}
     except PrecisionDebugError as error:

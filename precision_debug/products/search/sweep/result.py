@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ....reasons import NOTHING, Reason
 from ....records import Doubt
 
-__all__ = ["Mode", "Speed", "Sweep", "front"]
+__all__ = ["Mode", "Speed", "Sweep", "find_pareto_front"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Sweep:
         return self.mode(self.baseline)
 
 
-def front(modes: Sequence[Mode]) -> list[Mode]:
+def find_pareto_front(modes: Sequence[Mode]) -> list[Mode]:
     """Return the Pareto front of error against latency: modes for which no other is as exact and as fast, and better in
     one.
 
@@ -133,12 +133,12 @@ def front(modes: Sequence[Mode]) -> list[Mode]:
     kept = [
         (speed.median, error, mode)
         for speed, error, mode in points
-        if not any(_beats(fast, exact, speed, error) for fast, exact, _ in points)
+        if not any(_is_better(fast, exact, speed, error) for fast, exact, _ in points)
     ]
     return [mode for *_, mode in sorted(kept, key=lambda point: point[:2])]
 
 
-def _beats(speed: Speed, error: float, other: Speed, others: float) -> bool:
+def _is_better(speed: Speed, error: float, other: Speed, others: float) -> bool:
     """Return whether a mode is as exact and as fast as another one, and better in one of both."""
     if error > others or other.faster_than(speed):
         return False

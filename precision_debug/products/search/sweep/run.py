@@ -13,12 +13,12 @@ from pathlib import Path
 
 from .... import registry
 from ....errors import ModelError, PrecisionDebugError, UsageError
-from ....numbers.slices import lost_error
+from ....numbers.slices import largest_lost_error
 from ....observe.sample_columns import SAMPLES
 from ....reasons import Reason, say
 from ....records import ModelFiles, Row, RunSpec, Status
 from ....report import sections
-from ....report.doubts import sentence_of
+from ....report.doubts import error_sentence
 from ....report.model import Report
 from ....run.companion_files import forget_inputs
 from ....run.outcome import Outcome
@@ -27,7 +27,7 @@ from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 from .table import BASELINE
 
-__all__ = ["ROUNDS", "Compare", "Time", "file_name", "parse_modes", "refuse_unknown", "remove_inputs", "sweep"]
+__all__ = ["ROUNDS", "Compare", "Time", "parse_modes", "refuse_unknown", "remove_inputs", "report_file_name", "sweep"]
 
 Compare = Callable[[RunSpec, Path], Outcome]
 """Compares one mode and writes its report."""
@@ -66,10 +66,10 @@ def refuse_unknown(modes: Sequence[str], models: Sequence[ModelFiles]) -> None:
     known = {mode.name for backend in registry.backends() for mode in backend.run_modes}
     for mode in modes:
         if mode not in known:
-            _first_that_reads(models, mode)
+            _find_first_readable(models, mode)
 
 
-def _some_calibrate(modes: Sequence[str]) -> bool:
+def _do_some_calibrate(modes: Sequence[str]) -> bool:
     return any(mode.calibrates and mode.name in modes for backend in registry.backends() for mode in backend.run_modes)
 
 
@@ -92,8 +92,8 @@ def sweep(
     stands as refused. The baseline's row comes first.
     Raises UsageError where nothing can be run at all.
     """
-    begun, started = time.monotonic(), sections.now()
-    spec = dataclasses.replace(spec, judged_alike=_some_calibrate([mode for _, mode, _ in parse_modes(modes)]))
+    begun, started = time.monotonic(), sections.local_time()
+    spec = dataclasses.replace(spec, judged_alike=_do_some_calibrate([mode for _, mode, _ in parse_modes(modes)]))
     rows: list[Mode] = []
     specs: dict[str, RunSpec] = {}
     baseline = ""
@@ -102,7 +102,7 @@ def sweep(
             rows.append(Mode(name=name, refused=say("interrupted")))
             continue
         on_stage(say("stage_comparing", mode=name))
-        row, made = _compared(spec, name, mode, settings, models, folder, compare)
+        row, made = _compare_mode(spec, name, mode, settings, models, folder, compare)
         rows.append(row)
         if made is not None:
             specs[name] = made.target
@@ -113,9 +113,10 @@ def sweep(
         own = next((row for row in rows if row.name == baseline), Mode(name=baseline, model=specs[baseline].model.path))
         others = [row for row in rows if row.name != baseline]
         rows = [_as_baseline(own, others), *others]
-    rows = _timed(rows, specs, batches, time_it, on_stage, stopped)
+    rows = _time_modes(rows, specs, batches, time_it, on_stage, stopped)
     return Sweep(
-        modes=tuple(rows), baseline=baseline, command=spec.command, started=started, machine=sections.machine(),
+        modes=tuple(rows), baseline=baseline, command=spec.command, started=started,
+        machine=sections.describe_machine(),
         seconds=time.monotonic() - begun,
     )  # fmt: skip
 
@@ -129,18 +130,18 @@ class _Made:
     target: RunSpec
 
 
-def _compared(
+def _compare_mode(
     spec: RunSpec, name: str, mode: str, settings: Mapping[str, str], models: Sequence[ModelFiles], folder: Path,
     compare: Compare,
     ) -> tuple[Mode, _Made | None]:  # fmt: skip
     """Return the row, and what can be timed; None where nothing can."""
-    path = folder / f"{file_name(name)}.json"
+    path = folder / f"{report_file_name(name)}.json"
     try:
-        model = _first_that_reads(models, mode)
+        model = _find_first_readable(models, mode)
         one = dataclasses.replace(spec, model=model, run_mode=mode, options={**spec.options, **settings})
         plan = make_plan(one, check_machine=False)
     except PrecisionDebugError as error:
-        return Mode(name=name, refused=sentence_of(error)), None
+        return Mode(name=name, refused=error_sentence(error)), None
     label = plan.baseline.label if plan.baseline is not None else ""
     of_baseline = dataclasses.replace(
         one, model=spec.baseline_model or model, run_mode=label, baseline=label, baseline_model=None,
@@ -149,16 +150,16 @@ def _compared(
     try:
         outcome = compare(one, path)
     except PrecisionDebugError as error:
-        return Mode(name=name, model=model.path, refused=sentence_of(error)), None
+        return Mode(name=name, model=model.path, refused=error_sentence(error)), None
     row = Mode(name=name, model=model.path)
     if outcome.report is not None:
-        row = _row(name, model.path, outcome.report, f"{folder.name}/{path.name}")
+        row = _make_row(name, model.path, outcome.report, f"{folder.name}/{path.name}")
     if outcome.error is not None:
-        return dataclasses.replace(row, refused=sentence_of(outcome.error)), None
+        return dataclasses.replace(row, refused=error_sentence(outcome.error)), None
     return row, _Made(name=label, baseline=of_baseline, target=one)
 
 
-def _first_that_reads(models: Sequence[ModelFiles], mode: str) -> ModelFiles:
+def _find_first_readable(models: Sequence[ModelFiles], mode: str) -> ModelFiles:
     problem: PrecisionDebugError | None = None
     for model in models:
         try:
@@ -170,11 +171,11 @@ def _first_that_reads(models: Sequence[ModelFiles], mode: str) -> ModelFiles:
     raise problem
 
 
-def _row(name: str, model: str, report: Report, path: str) -> Mode:
+def _make_row(name: str, model: str, report: Report, path: str) -> Mode:
     outputs = [row for row in report.outputs if row.comparison is not None]
-    worst_output = max(outputs, key=_error, default=None)
+    worst_output = max(outputs, key=_error_of_row, default=None)
     compared = [row for row in report.compared if row.status is not Status.UNMATCHED]
-    worst = max(compared, key=_error, default=None)
+    worst = max(compared, key=_error_of_row, default=None)
     numbers = worst_output.comparison if worst_output is not None else None
     culprits = report.explanation.culprits if report.explanation is not None else ()
     state = report.explanation.state if report.explanation is not None else ""
@@ -183,8 +184,8 @@ def _row(name: str, model: str, report: Report, path: str) -> Mode:
         samples=max((int(row.extra.get(SAMPLES, 1)) for row in compared), default=0),
         mean_rel=numbers.mean_rel if numbers else None,
         share_over_1pct=numbers.share_rel_over_1pct if numbers else None,
-        rel_l2=_told(worst_output),
-        worst=worst.name if worst is not None else "", worst_rel_l2=_told(worst),
+        rel_l2=_ranking_error(worst_output),
+        worst=worst.name if worst is not None else "", worst_rel_l2=_ranking_error(worst),
         culprit=culprits[0].name if culprits else "", cause=culprits[0].cause if culprits else state,
         apart=max((float(row.repeated.rel_l2) for row in report.outputs if row.repeated is not None), default=None),
         metric=next((claim.why for claim in report.claims if claim.code == "metric" and claim.why is not None), None),
@@ -192,14 +193,14 @@ def _row(name: str, model: str, report: Report, path: str) -> Mode:
     )  # fmt: skip
 
 
-def _told(row: Row | None) -> float | None:
+def _ranking_error(row: Row | None) -> float | None:
     """Return the error that a row is ranked by; of an output that lost slices theirs. None where it has none."""
-    return None if row is None or row.relative_l2 is None else max(row.relative_l2, _error(row))
+    return None if row is None or row.relative_l2 is None else max(row.relative_l2, _error_of_row(row))
 
 
-def _error(row: Row) -> float:
+def _error_of_row(row: Row) -> float:
     error = row.relative_l2
-    lost = lost_error(row.comparison) if row.comparison is not None else 0.0
+    lost = largest_lost_error(row.comparison) if row.comparison is not None else 0.0
     return -1.0 if error is None or math.isnan(error) else max(error, lost)
 
 
@@ -209,7 +210,7 @@ _CHEAP = 5.0
 """Seconds until a mode's first run has ended, beyond which it is built and timed once."""
 
 
-def _timed(
+def _time_modes(
     rows: Sequence[Mode], specs: Mapping[str, RunSpec], batches: Sequence[int], time_it: Time,
     on_stage: Callable[[Reason], None], stopped: Callable[[], bool],
 ) -> list[Mode]:  # fmt: skip
@@ -232,7 +233,7 @@ def _timed(
                 before.append(time_it(specs[row.name], batch))
             except PrecisionDebugError as error:
                 if not before:
-                    failed[row.name][str(batch)] = sentence_of(error)
+                    failed[row.name][str(batch)] = error_sentence(error)
     of_rounds = {key: Speed.of_rounds(speeds) for key, speeds in found.items() if speeds}
     return [
         dataclasses.replace(
@@ -257,7 +258,7 @@ def _as_baseline(row: Mode, others: Sequence[Mode]) -> Mode:
     )  # fmt: skip
 
 
-def file_name(name: str) -> str:
+def report_file_name(name: str) -> str:
     """Of a mode's report, without its ending: no two modes have one name."""
     plain = "".join(letter if letter.isalnum() or letter in "._-+=" else "_" for letter in name)
     if plain == name and len(plain.encode()) <= _LONGEST:

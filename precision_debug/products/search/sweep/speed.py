@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from ....codec import decode, encode
-from ....errors import BackendError, InputError, PrecisionDebugError, shortened
+from ....errors import BackendError, InputError, PrecisionDebugError, shorten
 from ....records import ModelFiles, RunSpec
-from ....run.child import Said, called
-from ....run.content import external_files
-from ....run.inputs import feeds_of
-from ....run.plan import Plan, make_plan
-from ....run.side import guarded
+from ....run.child import Said, call_in_child
+from ....run.content import iterate_external_files
+from ....run.inputs import load_feeds
+from ....run.plan import RunPlan, make_plan
+from ....run.side import guard_call
 from .result import Speed
 
-__all__ = ["measure_here", "measure_speed", "measured"]
+__all__ = ["measure_here", "measure_in_child", "measure_speed"]
 
 WARM_UP, RUNS, MOST = 5, 10, 2000
 """Runs of a round that are not counted, and at least and at most so many that are."""
@@ -32,10 +32,10 @@ def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: P
     PrecisionDebugError: what the mode was refused for, BackendCrash, or BackendError after a signal.
     """
     job = {"spec": encode(spec), "batch": batch, "seconds": seconds}
-    return decode(Speed, called(f"{__name__}:measured", job, where=spec.run_mode, log=log))
+    return decode(Speed, call_in_child(f"{__name__}:measure_in_child", job, where=spec.run_mode, log=log))
 
 
-def measured(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
+def measure_in_child(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
     """Return what the child process does."""
     spec = decode(RunSpec, job["spec"])
     try:
@@ -43,22 +43,22 @@ def measured(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
     except PrecisionDebugError:
         raise
     except Exception as error:  # of an engine, or of what it was fed
-        raise BackendError(shortened(f"{type(error).__name__}: {error}", 300)) from error
+        raise BackendError(shorten(f"{type(error).__name__}: {error}", 300)) from error
 
 
 def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> Speed:
     """Time the target of a command in this process. folder: an existing one for what the backend writes."""
     made = make_plan(spec, work_dir=str(folder))
     target = made.target
-    feed_set = feeds_of(spec, Plan(baseline=None, target=target), ())
-    feeds = dict(feed_set.feeds[0]) if not batch else _batched(feed_set.feeds[0], batch)
-    size = batch or _batch_of(feeds)
+    feed_set = load_feeds(spec, RunPlan(baseline=None, target=target), ())
+    feeds = dict(feed_set.feeds[0]) if not batch else _batch_feeds(feed_set.feeds[0], batch)
+    size = batch or _find_batch_size(feeds)
     begun = time.perf_counter()
-    session = guarded(target.label, lambda: target.open(feed_set.calibrating if not batch else [feeds]))
+    session = guard_call(target.label, lambda: target.open(feed_set.calibrating if not batch else [feeds]))
     try:
-        guarded(target.label, lambda: session.run(feeds))
+        guard_call(target.label, lambda: session.run(feeds))
         build = time.perf_counter() - begun
-        times = _timed(lambda: session.run(feeds), seconds)
+        times = _time_calls(lambda: session.run(feeds), seconds)
         file, bytes_ = _runs(folder, spec.model)
     finally:
         session.close()
@@ -68,7 +68,7 @@ def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> 
     )  # fmt: skip
 
 
-def _timed(call: Any, seconds: float) -> list[float]:
+def _time_calls(call: Any, seconds: float) -> list[float]:
     for _ in range(WARM_UP):
         call()
     times: list[float] = []
@@ -82,9 +82,9 @@ def _timed(call: Any, seconds: float) -> list[float]:
     return times
 
 
-def _batched(feeds: Mapping[str, Any], batch: int) -> dict[str, Any]:
+def _batch_feeds(feeds: Mapping[str, Any], batch: int) -> dict[str, Any]:
     """Return the first axis of each input that has the batch's size, filled up with its own entries."""
-    have = _batch_of(feeds)
+    have = _find_batch_size(feeds)
     found: dict[str, Any] = {}
     for name, value in feeds.items():
         array = np.asarray(value)
@@ -93,7 +93,7 @@ def _batched(feeds: Mapping[str, Any], batch: int) -> dict[str, Any]:
     return found
 
 
-def _batch_of(feeds: Mapping[str, Any]) -> int:
+def _find_batch_size(feeds: Mapping[str, Any]) -> int:
     sizes = [np.shape(value)[0] for value in feeds.values() if np.ndim(value)]
     if not sizes or not sizes[0]:
         raise InputError("no input has a first axis to be the batch", where="--batch_sizes", hint="leave it out")
@@ -109,7 +109,7 @@ def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
     written = [path for path in folder.rglob("*") if path.suffix in _MODELS and path.is_file()]
     if written:
         last = max(written, key=lambda path: (path.stat().st_mtime_ns, path.suffix == ".onnx"))
-        together = [path for path in last.parent.iterdir() if _goes_with(path, last)]
+        together = [path for path in last.parent.iterdir() if _is_companion(path, last)]
         if len(together) > 1 or last.suffix != Path(model.path).suffix:  # else its weights are in the user's own file
             return last.name, sum(path.stat().st_size for path in together)
     if ".py" in model.model_file:  # a factory's weights are in no file that we know
@@ -120,9 +120,9 @@ def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
         files.append(Path(model.params_file))
     files += [path for path in model_path.parent.glob(f"{model_path.name}*") if path != model_path and path.is_file()]
     if model_path.suffix == ".onnx":
-        files += external_files(model_path)
+        files += iterate_external_files(model_path)
     return model_path.name, sum(path.stat().st_size for path in {one.resolve() for one in files} if path.exists())
 
 
-def _goes_with(path: Path, model: Path) -> bool:
+def _is_companion(path: Path, model: Path) -> bool:
     return path.is_file() and path.name.startswith(model.stem)

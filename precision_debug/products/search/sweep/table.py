@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ....report.words import explained
+from ....report.words import explain_reason
 from .result import Mode, Speed, Sweep
 
-__all__ = ["BASELINE", "REFUSED", "Cell", "Head", "Line", "heads", "lines", "scores", "shown"]
+__all__ = ["BASELINE", "REFUSED", "Cell", "Head", "Line", "format_cell", "list_heads", "list_lines", "list_scores"]
 
 BASELINE, REFUSED = "baseline", "refused"
 """What stands as the verdict of the baseline's own row, and of a mode that did not run."""
@@ -39,9 +39,9 @@ _SPEEDS: tuple[tuple[str, str, str, str, Callable[[Speed], float]], ...] = (
 )
 
 
-def heads(sweep: Sweep) -> tuple[Head, ...]:
+def list_heads(sweep: Sweep) -> tuple[Head, ...]:
     """Return the columns; scores are those that some mode has."""
-    names = dict.fromkeys(name for mode in sweep.modes for name in scores(mode))
+    names = dict.fromkeys(name for mode in sweep.modes for name in list_scores(mode))
     return (
         Head(key="mode", title="Run Mode", title_zh="运行模式", kind="text"),
         Head(key="verdict", title="Verdict", title_zh="结论", kind="text"),
@@ -56,7 +56,7 @@ def heads(sweep: Sweep) -> tuple[Head, ...]:
             column
             for name in names
             for column in (
-                Head(key=f"score {name}", title=name, title_zh=explained(name).zh),
+                Head(key=f"score {name}", title=name, title_zh=explain_reason(name).zh),
                 Head(key=f"score {name} ratio", title="ratio", title_zh="比值", kind="ratio"),
             )
         ),
@@ -78,19 +78,19 @@ def heads(sweep: Sweep) -> tuple[Head, ...]:
     )
 
 
-def lines(sweep: Sweep) -> list[Line]:
+def list_lines(sweep: Sweep) -> list[Line]:
     """One line a mode and batch size; a mode without times has one all the same."""
-    return [line for mode in sweep.modes for line in _lines(sweep, mode)]
+    return [line for mode in sweep.modes for line in _lines_of_mode(sweep, mode)]
 
 
-def scores(mode: Mode) -> dict[str, float]:
+def list_scores(mode: Mode) -> dict[str, float]:
     """By what they measure: the target's, or the baseline's own in its row, and what is of both."""
     other = ", target" if mode.verdict == BASELINE else ", baseline"
     found = {name: value for name, value in mode.scores.items() if not name.endswith(other)}
     return {name.removesuffix(", target").removesuffix(", baseline"): value for name, value in found.items()}
 
 
-def _lines(sweep: Sweep, mode: Mode) -> list[Line]:
+def _lines_of_mode(sweep: Sweep, mode: Mode) -> list[Line]:
     first = sweep.first
     line: Line = {
         "mode": mode.name, "verdict": mode.verdict or (REFUSED if mode.refused else ""), "mean_rel": mode.mean_rel,
@@ -98,17 +98,17 @@ def _lines(sweep: Sweep, mode: Mode) -> list[Line]:
         "culprit": f"{mode.culprit} ({mode.cause})" if mode.culprit else mode.cause,
         "against": mode.against, "reason": mode.refused,
     }  # fmt: skip
-    theirs = scores(first) if first is not None else {}
-    for name, value in scores(mode).items():
+    theirs = list_scores(first) if first is not None else {}
+    for name, value in list_scores(mode).items():
         line[f"score {name}"] = value
-        line[f"score {name} ratio"] = _ratio(value, theirs.get(name))
-    found = [_timed(line, speed, first) for speed in mode.speeds]
+        line[f"score {name} ratio"] = _ratio_of(value, theirs.get(name))
+    found = [_add_times(line, speed, first) for speed in mode.speeds]
     for batch, why in mode.failed.items():
         found.append({**line, "batch": int(batch) or None, "reason": why})
     return found or [line]
 
 
-def _timed(line: Line, speed: Speed, first: Mode | None) -> Line:
+def _add_times(line: Line, speed: Speed, first: Mode | None) -> Line:
     other = next((one for one in first.speeds if one.batch == speed.batch), None) if first is not None else None
     found: Line = {**line, "batch": speed.batch}
     if speed.low < speed.high:
@@ -116,15 +116,15 @@ def _timed(line: Line, speed: Speed, first: Mode | None) -> Line:
     for key, _, _, _, get in _SPEEDS:
         if number := get(speed):
             found[key] = number
-            found[f"{key} ratio"] = _ratio(number, None if other is None else get(other))
+            found[f"{key} ratio"] = _ratio_of(number, None if other is None else get(other))
     return found
 
 
-def _ratio(value: float, base: float | None) -> float | None:
+def _ratio_of(value: float, base: float | None) -> float | None:
     return None if not base or not math.isfinite(base) else value / base
 
 
-def shown(head: Head, value: Cell) -> str:
+def format_cell(head: Head, value: Cell) -> str:
     """Return a cell as text."""
     if value is None or value == "":
         return ""

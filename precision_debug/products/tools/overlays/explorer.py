@@ -13,7 +13,7 @@ from typing import Any
 
 from ....errors import OutputError
 from ....report.model import Report
-from .marks import colour, marks
+from .marks import choose_colour, iterate_marks
 
 __all__ = ["BROKEN", "ENDING", "write"]
 
@@ -25,13 +25,13 @@ BROKEN = 3.4e38
 def write(report: Report, path: Path) -> None:
     """A node that gives several tensors shows the worst of them."""
     worst: dict[str, float] = {}
-    for mark in marks(report):
+    for mark in iterate_marks(report):
         for key in filter(None, (mark.row.node, mark.row.name)):
             worst[key] = max(worst.get(key, 0.0), mark.error)
     if not worst:
         raise OutputError("no tensor was compared, so there is nothing to colour", hint="write it as .html or .xlsx")
     results: dict[str, Any] = {
-        key: {"value": error if math.isfinite(error) else BROKEN, "bgColor": colour(error)}
+        key: {"value": error if math.isfinite(error) else BROKEN, "bgColor": choose_colour(error)}
         for key, error in worst.items()
     }
     title = f"Rel L2, {report.target.mode} against {report.baseline.mode}"

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ....records import Row, Status
-from ....report.blame import culprits
+from ....report.blame import named_culprits
 from ....report.model import Report
-from ....report.values import newly_broken
+from ....report.values import is_newly_broken
 
-__all__ = ["Mark", "colour", "marks"]
+__all__ = ["Mark", "choose_colour", "iterate_marks"]
 
 _FINE, _LOST = -7.0, 0.0
 """Decimal logarithms of the relative errors that are as green and as red as a colour gets."""
@@ -30,20 +30,24 @@ class Mark:
     figures: Mapping[str, str]
 
 
-def marks(report: Report) -> Iterator[Mark]:
+def iterate_marks(report: Report) -> Iterator[Mark]:
     """Of every compared row, in table order."""
-    blamed = {culprit.name: culprit for culprit in culprits(report)}
+    blamed = {culprit.name: culprit for culprit in named_culprits(report)}
     for row in report.rows:
         numbers = row.comparison
         if numbers is None:
             continue
         error = row.relative_l2
-        broken = newly_broken(row) or not numbers.shapes_match
-        figures = {"status": str(row.status), "rel_l2": _figure(error), "max_abs": _figure(numbers.max_abs)}
+        broken = is_newly_broken(row) or not numbers.shapes_match
+        figures = {
+            "status": str(row.status),
+            "rel_l2": _format_figure(error),
+            "max_abs": _format_figure(numbers.max_abs),
+        }
         if row.introduced is not None:
-            figures["introduced"] = _figure(row.introduced.rel_l2)
-            figures["units"] = _figure(row.introduced.units)
-        figures["growth"] = _figure(row.error_growth)
+            figures["introduced"] = _format_figure(row.introduced.rel_l2)
+            figures["units"] = _format_figure(row.introduced.units)
+        figures["growth"] = _format_figure(row.error_growth)
         for key, count in (("target_nan", numbers.target.nan), ("target_inf", numbers.target.inf)):
             figures[key] = str(count) if count else ""
         if row.name in blamed:
@@ -53,12 +57,12 @@ def marks(report: Report) -> Iterator[Mark]:
         yield Mark(row=row, error=math.inf if broken else error, figures={k: v for k, v in figures.items() if v})
 
 
-def colour(error: float) -> str:
+def choose_colour(error: float) -> str:
     """#rrggbb: green for what rounding makes, over yellow to red, by the logarithm of a relative error."""
     where = (math.log10(error) - _FINE) / (_LOST - _FINE) if 0 < error < math.inf else float(error > 0)
     red, green, blue = colorsys.hls_to_rgb((1 - min(1.0, max(0.0, where))) / 3, 0.75, 0.75)
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
 
 
-def _figure(value: float | None) -> str:
+def _format_figure(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import OutputError
-from ....onnx.graph import all_graphs
-from ....onnx.model import opened, parsed
-from ....report.blame import culprits, said_of
+from ....onnx.graph import iterate_graphs
+from ....onnx.model import map_file, parse_model
+from ....report.blame import describe_culprit, named_culprits
 from ....report.model import Report
-from ....safety.untrusted import visible
-from .marks import Mark, marks
+from ....safety.untrusted import make_visible
+from .marks import Mark, iterate_marks
 
 __all__ = ["ENDING", "PREFIX", "write"]
 
@@ -39,16 +39,16 @@ def write(report: Report, path: Path) -> None:
         )
     if not Path(model).is_file():
         raise OutputError("the model is not there any more", where=model, hint="run this where the model lies")
-    proto = parsed(opened(Path(model)), model)
-    found = {mark.row.name: mark for mark in marks(report)}
-    blamed = {one.name: said_of(report, one).en for one in culprits(report)}
+    proto = parse_model(map_file(Path(model)), model)
+    found = {mark.row.name: mark for mark in iterate_marks(report)}
+    blamed = {one.name: describe_culprit(report, one).en for one in named_culprits(report)}
     placed = 0
-    for graph in all_graphs(proto.graph):
+    for graph in iterate_graphs(proto.graph):
         for node in graph.node:
             placed += _tell(node, [found[name] for name in node.output if name in found], blamed)
     if not placed:
         raise OutputError("none of its tensors was compared", where=model, hint="write the report as .html")
-    _about(proto, report)
+    _add_report_metadata(proto, report)
     path.write_bytes(proto.SerializeToString())
 
 
@@ -57,19 +57,19 @@ def _tell(node: Any, its: list[Mark], blamed: dict[str, str]) -> int:
     for mark in its:
         of = "" if len(its) == 1 else f".{mark.row.name}"
         _set(node.metadata_props, {f"{PREFIX}{key}{of}": value for key, value in mark.figures.items()})
-    said = [_sentence(mark, blamed) for mark in its]
+    said = [_describe_mark(mark, blamed) for mark in its]
     if its:
         kept = [line for line in node.doc_string.splitlines() if not line.startswith(_SAID)]
         node.doc_string = "\n".join([*kept, *said])
     return len(its)
 
 
-def _sentence(mark: Mark, blamed: dict[str, str]) -> str:
+def _describe_mark(mark: Mark, blamed: dict[str, str]) -> str:
     error = f"Rel L2 {mark.error:.3g}" if math.isfinite(mark.error) else "broken: NaN, Inf or another shape"
-    return visible(f"{_SAID}{mark.row.name}: {mark.row.status}, {error}. {blamed.get(mark.row.name, '')}".rstrip())
+    return make_visible(f"{_SAID}{mark.row.name}: {mark.row.status}, {error}. {blamed.get(mark.row.name, '')}".rstrip())
 
 
-def _about(proto: Any, report: Report) -> None:
+def _add_report_metadata(proto: Any, report: Report) -> None:
     metadata = {"target": report.target.mode, "baseline": report.baseline.mode, "verdict": str(report.verdict)}
     _set(proto.metadata_props, {PREFIX + key: value for key, value in metadata.items()})
 
@@ -80,4 +80,4 @@ def _set(props: Any, values: dict[str, str]) -> None:
     del props[:]
     props.extend(kept)
     for key, value in values.items():
-        props.add(key=key, value=visible(value))
+        props.add(key=key, value=make_visible(value))

@@ -15,10 +15,10 @@ from typing import Any
 from ....errors import OutputError
 from ....numbers.told import Bins
 from ....report.columns import COLUMNS
-from ....report.lead import lead
+from ....report.lead import lead_sentences
 from ....report.model import Report
-from ....safety.untrusted import visible
-from .marks import marks
+from ....safety.untrusted import make_visible
+from .marks import iterate_marks
 
 __all__ = ["ENDING", "write"]
 
@@ -33,19 +33,19 @@ def write(report: Report, path: Path) -> None:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
         raise OutputError(f"tensorboard cannot be loaded: {error}", hint="pip install tensorboard") from error
-    scalars = [*_scalars(report)]
+    scalars = [*_encode_scalars(report)]
     if not scalars:
         raise OutputError("no tensor was compared, so there is no curve", hint="write it as .html or .xlsx")
-    when = _seconds(report.started)
+    when = _to_seconds(report.started)
     with path.open("wb") as file:
         records = RecordWriter(file)
         records.write(Event(wall_time=when, file_version="brain.Event:2").SerializeToString())
-        for step, summary in [_sentences(report), *scalars, *_histograms(report)]:
+        for step, summary in [_encode_sentences(report), *scalars, *_encode_histograms(report)]:
             records.write(Event(wall_time=when, step=step, summary=summary).SerializeToString())
         records.flush()
 
 
-def _seconds(started: str) -> float:
+def _to_seconds(started: str) -> float:
     """Since 1970, of a report's ISO date; 0 where it has none."""
     try:
         return datetime.fromisoformat(started).timestamp()
@@ -53,20 +53,20 @@ def _seconds(started: str) -> float:
         return 0.0
 
 
-def _sentences(report: Report) -> tuple[int, Any]:
+def _encode_sentences(report: Report) -> tuple[int, Any]:
     """Return what every format begins with."""
     from tensorboard.plugins.text.summary_v2 import text_pb
 
     head = f"**{report.verdict}**: {report.target.mode} against {report.baseline.mode}"
-    text = "\n\n".join([*(str(text) for text in lead(report)), head])
-    return 0, text_pb("precision_debug", visible(text, keep="\n"))
+    text = "\n\n".join([*(str(text) for text in lead_sentences(report)), head])
+    return 0, text_pb("precision_debug", make_visible(text, keep="\n"))
 
 
-def _scalars(report: Report) -> Iterator[tuple[int, Any]]:
+def _encode_scalars(report: Report) -> Iterator[tuple[int, Any]]:
     from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
     helps = {column.title: f"{column.help} A step is a place in the execution order." for column in COLUMNS}
-    for mark in marks(report):
+    for mark in iterate_marks(report):
         row, introduced = mark.row, mark.row.introduced
         found = {
             "Rel L2": mark.error,
@@ -79,15 +79,15 @@ def _scalars(report: Report) -> Iterator[tuple[int, Any]]:
                 yield row.index, scalar_pb(f"error/{title}", float(value), helps[title])
 
 
-def _histograms(report: Report) -> Iterator[tuple[int, Any]]:
+def _encode_histograms(report: Report) -> Iterator[tuple[int, Any]]:
     steps = {row.name: row.index for row in report.rows}
     for portrait in report.portraits:
         for side, bins in (("baseline", portrait.base), ("target", portrait.target), ("error, log10", portrait.errors)):
             if bins is not None and any(bins.counts):  # all of a side may be NaN
-                yield steps.get(portrait.name, 0), _histogram(visible(f"{portrait.name}/{side}"), bins)
+                yield steps.get(portrait.name, 0), _encode_histogram(make_visible(f"{portrait.name}/{side}"), bins)
 
 
-def _histogram(tag: str, bins: Bins) -> Any:
+def _encode_histogram(tag: str, bins: Bins) -> Any:
     """TensorBoard's own form: left, right and count of each bucket, finite numbers."""
     import numpy as np
     from tensorboard.compat.proto.summary_pb2 import Summary

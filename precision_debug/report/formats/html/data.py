@@ -13,18 +13,18 @@ from ....explain.operators import MOVE, plain_type
 from ....numbers.number_types import QUANTISED
 from ....reasons import Text
 from ....records import Row, Status
-from ....safety.untrusted import linked_file, visible
-from ...advice import advice
-from ...blame import culprits
+from ....safety.untrusted import find_linked_file, make_visible
+from ...advice import list_advice
+from ...blame import named_culprits
 from ...columns import Column
-from ...layout import DECIDING, columns
+from ...layout import DECIDING, list_columns
 from ...model import Report
 from ...sections import unit_of
-from ...summary import STATUS_TONE, status_name, status_text
-from ...tokens import beyond
-from ...words import explained, fitted_width, inner, is_whole, text_width
+from ...summary import STATUS_TONE, describe_status, name_status
+from ...tokens import find_first_beyond
+from ...words import explain_reason, fit_width, is_whole, measure_text_width, strip_side
 
-__all__ = ["KINDS", "grouped", "layer_of", "written"]
+__all__ = ["KINDS", "group_rows", "iterate_json", "layer_of"]
 
 
 # Which layer of the model a row belongs to, from the names that its exporter left.
@@ -50,7 +50,7 @@ def layer_of(row: Row) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"[._]", numbered[0]) if part) if numbered else ()
 
 
-def grouped(rows: Sequence[Row]) -> list[str]:
+def group_rows(rows: Sequence[Row]) -> list[str]:
     """One group a row: its path, cut so short that a group has several rows; "" for rows without a path."""
     paths = [layer_of(row) for row in rows]
     deepest = max(map(len, paths), default=0)
@@ -87,7 +87,7 @@ def noise_of(row: Row) -> str:
     if row.status is Status.FUSED_AWAY:
         return "fused"
     if is_whole(row.reason):
-        return "copy" if inner(row.reason).code.rpartition(".")[2] in _COPIES else "constant"
+        return "copy" if strip_side(row.reason).code.rpartition(".")[2] in _COPIES else "constant"
     return "quantiser" if QUANTISED.search(row.op_type) or QUANTISED.search(row.target_op_type) else ""
 
 
@@ -122,26 +122,26 @@ _ADVISED = 300
 """Rows out of tolerance that are given advice, in execution order; the others' is the same again."""
 
 
-def written(report: Report) -> Iterator[str]:
+def iterate_json(report: Report) -> Iterator[str]:
     """One JSON object in parts, never holding more than one row's text."""
-    layout = columns(report)
+    layout = list_columns(report)
     noise = [noise_of(row) for row in report.rows]
-    encode = [(column.get, _reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
-    shared = dict(_shared(report, layout))
+    encode = [(column.get, _encode_reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
+    shared = dict(_iterate_shared_columns(report, layout))
     texts = {number: [encode[number][1](value) for value in places] for number, places in shared.items()}
-    yield _json({**_head(report, layout, noise), "texts": texts})[:-1]
+    yield _to_script_json({**_make_head(report, layout, noise), "texts": texts})[:-1]
     yield ', "rows": ['
     for number, places in shared.items():
         encode[number] = layout[number].get, places.__getitem__
     separator = "\n"
     for row in report.rows:
         values = [None if (value := get(row)) is None else convert(value) for get, convert in encode]
-        yield separator + _json(values)
+        yield separator + _to_script_json(values)
         separator = ",\n"
     yield "\n]}"
 
 
-def _shared(report: Report, layout: tuple[Column, ...]) -> Iterator[tuple[int, dict[Any, int]]]:
+def _iterate_shared_columns(report: Report, layout: tuple[Column, ...]) -> Iterator[tuple[int, dict[Any, int]]]:
     """Columns whose texts many rows share, with each text's number: a page of 50,000 rows opens sooner for it."""
     if len(report.rows) < _MANY:
         return
@@ -160,7 +160,7 @@ def _shared(report: Report, layout: tuple[Column, ...]) -> Iterator[tuple[int, d
             yield number, places
 
 
-def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[str, Any]:
+def _make_head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[str, Any]:
     rows = report.rows
     place = {row.name: number for number, row in enumerate(rows)}
     first = report.first_mismatch
@@ -169,73 +169,75 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
     kinds = list(KINDS)
     quiet = {row.status for row, kind in zip(rows, noise, strict=True) if kind and row.comparison is None}
     return {
-        "columns": [_described(column, report) for column in layout],
+        "columns": [_describe_column(column, report) for column in layout],
         "order": _order(layout),
         "statuses": [
             {
                 "value": status.value, "tone": STATUS_TONE[status], "count": number,
-                "help": list(status_text(report, status)), "name": list(status_name(report, status)),
+                "help": list(describe_status(report, status)), "name": list(name_status(report, status)),
                 "quiet": status in quiet,
             }
             for status, number in report.counts.items()
         ],
         "fail": Status.FAIL.value,
         "unit": unit_of(report),
-        "layers": [visible(layer) for layer in grouped(rows)],
+        "layers": [make_visible(layer) for layer in group_rows(rows)],
         "noise": [kinds.index(kind) + 1 if kind else 0 for kind in noise],
         "folds": [[noise.count(kind), list(KINDS[kind])] for kind in kinds if kind in noise],
         "reads": [
             sorted({place[name] for name in row.inputs if place.get(name, number) != number})
             for number, row in enumerate(rows)
         ],
-        "culprits": [place[one.name] for one in culprits(report) if one.name in place],
+        "culprits": [place[one.name] for one in named_culprits(report) if one.name in place],
         "first": None if first is None else rows.index(first),
-        "broken": [number for number, row in failed if _broken(row)],
+        "broken": [number for number, row in failed if _is_broken_row(row)],
         "curves": [
             {"key": key, "label": list(label), "colour": colour, "style": style, "first": shown}
             for key, label, colour, style, shown in _CURVES
             if key in filled
         ],
         "advice": {
-            number: [list(text) for text in advice(row, report.target.precision)] for number, row in failed[:_ADVISED]
+            number: [list(text) for text in list_advice(row, report.target.precision)] for number,
+            row in failed[:_ADVISED]
         },
-        "portraits": _portraits(report, place),
+        "portraits": _encode_portraits(report, place),
         "saved": {
             place[name]: number for number, name in enumerate(report.saved_tensors, 1) if name in place
         } if report.tensors_file else {},
-        "tokens": _tokens(report, place),
-        "tensors": [visible(report.tensors_file), quote(linked_file(report.tensors_file))],
+        "tokens": _encode_tokens(report, place),
+        "tensors": [make_visible(report.tensors_file), quote(find_linked_file(report.tensors_file))],
     }  # fmt: skip
 
 
-def _tokens(report: Report, place: Mapping[str, int]) -> dict[str, Any] | None:
+def _encode_tokens(report: Report, place: Mapping[str, int]) -> dict[str, Any] | None:
     """Of a language model: each prediction, its tensors' errors, and who moves one of them."""
     tokens, effects = report.tokens, report.token_effects
     if tokens is None:
         return None
     moved = None
     if effects is not None:
-        lines = [[visible(one.group or one.name), _number(one.moved), _known(one.left)]
+        lines = [[make_visible(one.group or one.name), _encode_number(one.moved), _encode_if_known(one.left)]
                  for one in (*effects.layers, *effects.operators[:_MOVERS])]  # fmt: skip
         moved = {"token": effects.token, "lines": lines}
     return {
         "tokens": [
-            [one.row, one.place, one.id, *map(_known, (one.base, one.target)),
-             _number(one.kl), one.rank, one.target_rank, one.chosen, one.target_chosen, _number(one.margin),
-             _number(one.error)]
+            [one.row, one.place, one.id, *map(_encode_if_known, (one.base, one.target)),
+             _encode_number(one.kl), one.rank, one.target_rank, one.chosen, one.target_chosen,
+             _encode_number(one.margin),
+             _encode_number(one.error)]
             for one in tokens.tokens
         ],
-        "first": beyond(report), "worst": tokens.worst, "effects": moved,
-        "tensors": [visible(name) for name in tokens.tensors],
+        "first": find_first_beyond(report), "worst": tokens.worst, "effects": moved,
+        "tensors": [make_visible(name) for name in tokens.tensors],
         "rows": [place.get(name) for name in tokens.tensors],
         "profiles": {
-            number: list(map(_known, errors))
+            number: list(map(_encode_if_known, errors))
             for number, errors in tokens.profiles.items()
         },
     }  # fmt: skip
 
 
-def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[str, Any]]]:
+def _encode_portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[str, Any]]]:
     """By row: that of the comparison first, then what the operator itself added."""
     made: dict[int, list[dict[str, Any]]] = {}
     for one in sorted(report.portraits, key=lambda portrait: portrait.introduced):
@@ -244,37 +246,42 @@ def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[
         drawn: dict[str, Any] = {"introduced": one.introduced, "sampled": one.sampled}
         if one.base is not None and one.target is not None:
             drawn["values"] = {
-                "edges": _finite(one.base.edges), "base": one.base.counts, "target": one.target.counts,
+                "edges": _finite_edges(one.base.edges), "base": one.base.counts, "target": one.target.counts,
             }  # fmt: skip
         if one.errors is not None:
-            drawn["errors"] = {"edges": _finite(one.errors.edges), "counts": one.errors.counts}
+            drawn["errors"] = {"edges": _finite_edges(one.errors.edges), "counts": one.errors.counts}
         if one.against is not None:
             against = one.against
             drawn["against"] = {
-                "x": _finite(against.magnitudes), "y": _finite(against.errors), "counts": against.counts,
+                "x": _finite_edges(against.magnitudes), "y": _finite_edges(against.errors), "counts": against.counts,
             }  # fmt: skip
         if one.map is not None:
-            drawn["map"] = {"rows": list(map(_cells, one.map.cells)), "shape": one.map.size}
+            drawn["map"] = {"rows": list(map(_encode_cells, one.map.cells)), "shape": one.map.size}
         if one.channels is not None:
-            drawn["channels"] = {"values": _cells(one.channels.cells[0]), "size": one.channels.size[1]}
+            drawn["channels"] = {"values": _encode_cells(one.channels.cells[0]), "size": one.channels.size[1]}
         drawn["worst"] = [
-            [each.index, _number(each.base), _number(each.target), _number(abs(each.target - each.base))]
+            [
+                each.index,
+                _encode_number(each.base),
+                _encode_number(each.target),
+                _encode_number(abs(each.target - each.base)),
+            ]
             for each in one.worst
         ]
         made.setdefault(place[one.name], []).append(drawn)
     return made
 
 
-def _finite(edges: Sequence[float]) -> list[float]:
+def _finite_edges(edges: Sequence[float]) -> list[float]:
     """Edges as a page can draw them: a report's JSON may have been written by anybody."""
     return [edge if math.isfinite(edge) else math.copysign(1e308, edge) for edge in edges]
 
 
-def _cells(line: Sequence[float | None]) -> list[float | None]:
+def _encode_cells(line: Sequence[float | None]) -> list[float | None]:
     return [cell if cell is not None and math.isfinite(cell) else None for cell in line]
 
 
-def _broken(row: Row) -> bool:
+def _is_broken_row(row: Row) -> bool:
     numbers = row.comparison
     if numbers is None or not numbers.shapes_match:
         return True
@@ -290,12 +297,12 @@ def _order(layout: tuple[Column, ...]) -> list[int]:
     return [*seen, *own, *(number for number in range(len(keys)) if number not in {*seen, *own})]
 
 
-def _described(column: Column, report: Report) -> dict[str, Any]:
-    least = max(text_width(column.title), text_width(column.title_zh)) + 3
+def _describe_column(column: Column, report: Report) -> dict[str, Any]:
+    least = max(measure_text_width(column.title), measure_text_width(column.title_zh)) + 3
     return {
-        "key": visible(column.key), "title": [visible(column.title), visible(column.title_zh)],
+        "key": make_visible(column.key), "title": [make_visible(column.title), make_visible(column.title_zh)],
         "help": [column.help, column.help_zh], "heat": _HEAT.get(column.key, ""),
-        "kind": column.kind, "style": column.style, "width": fitted_width(column, report.rows, least),
+        "kind": column.kind, "style": column.style, "width": fit_width(column, report.rows, least),
         "first": (column.key in _FIRST_SEEN or column.key.startswith("extra.")) and _is_filled(column, report),
     }  # fmt: skip
 
@@ -305,28 +312,29 @@ def _is_filled(column: Column, report: Report) -> bool:
     return not report.rows or any(column.get(row) is not None for row in report.rows)
 
 
-def _json(value: Any) -> str:
+def _to_script_json(value: Any) -> str:
     """JSON that may stand inside a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _number(value: Any) -> float | str:
+def _encode_number(value: Any) -> float | str:
     value = float(value)
     return float(f"{value:.7g}") if math.isfinite(value) else str(value)
 
 
-def _known(value: Any) -> float | str | None:
-    return None if value is None else _number(value)
+def _encode_if_known(value: Any) -> float | str | None:
+    return None if value is None else _encode_number(value)
 
 
-def _reason(value: str) -> str | list[str]:
+def _encode_reason(value: str) -> str | list[str]:
     """Return both languages where there are two; the page shows one, and looks for words in both."""
-    en, zh = (visible(text) for text in explained(value))
+    en, zh = (make_visible(text) for text in explain_reason(value))
     return en if en == zh else [en, zh]
 
 
 _ENCODE: dict[str, Any] = {
-    "text": lambda value: visible(str(value), keep="\n\t"), "int": int, "float": _number, "share": _number,
+    "text": lambda value: make_visible(str(value), keep="\n\t"), "int": int, "float": _encode_number,
+    "share": _encode_number,
     "index": lambda value: str(list(value)), "flag": bool,
 }  # fmt: skip

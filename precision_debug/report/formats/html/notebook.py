@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 
 from ....records import Row, Status
-from ....safety.untrusted import visible
-from ...layout import Column, columns
+from ....safety.untrusted import make_visible
+from ...layout import Column, list_columns
 from ...model import Report, Verdict
-from ...summary import VERDICT_NAME, status_name, summary
-from ...words import figure
+from ...summary import VERDICT_NAME, name_status, summarise
+from ...words import format_figure
 
 __all__ = ["ROWS", "as_html"]
 
@@ -25,24 +25,26 @@ def as_html(report: Report) -> str:
 
     It has styles of its own, so that it looks alike in every notebook and follows a dark theme's colours. All text from
     the model is escaped."""
-    content = summary(report)
+    content = summarise(report)
     names = VERDICT_NAME[report.verdict]
     about = f"{report.target.mode} against {report.baseline.mode}, {report.spec.model.path or report.target.model}"
-    lead = "".join(f"<p style='margin:4px 0'>{_text(sentence.en)}</p>" for sentence in content.lead)
-    chosen = _worst(report)
+    lead = "".join(f"<p style='margin:4px 0'>{_make_text(sentence.en)}</p>" for sentence in content.lead)
+    chosen = _choose_rows(report)
     total = len(report.rows)
     said = f"{len(chosen)} of {total} tensors, the worst first" if len(chosen) < total else f"{total} tensors"
-    rows = "".join(_line(report, row, _shown(report)) for row in chosen)
-    head = "".join(f"<th style='text-align:left;padding:2px 8px'>{_text(one.title)}</th>" for one in _shown(report))
+    rows = "".join(_make_line(report, row, _choose_columns(report)) for row in chosen)
+    head = "".join(
+        f"<th style='text-align:left;padding:2px 8px'>{_make_text(one.title)}</th>" for one in _choose_columns(report)
+    )
     return (
         f"<div style='border-left:4px solid {_COLOURS[content.tone]};padding:2px 12px'>"
-        f"<strong style='color:{_COLOURS[content.tone]}'>{_text(names.en)}</strong> {_text(about)}{lead}"
+        f"<strong style='color:{_COLOURS[content.tone]}'>{_make_text(names.en)}</strong> {_make_text(about)}{lead}"
         f"<table style='border-collapse:collapse;font-size:90%'><caption style='text-align:left'>{said}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
-def _worst(report: Report) -> list[Row]:
+def _choose_rows(report: Report) -> list[Row]:
     """Return those out of tolerance in execution order, since the first one is where to look; else the largest
     errors."""
     failed = [row for row in report.rows if row.status is Status.FAIL]
@@ -52,22 +54,22 @@ def _worst(report: Report) -> list[Row]:
     return sorted(compared, key=lambda row: -(row.relative_l2 or 0.0))[:ROWS]
 
 
-def _shown(report: Report) -> list[Column]:
-    own = {column.key: column for column in columns(report)}
+def _choose_columns(report: Report) -> list[Column]:
+    own = {column.key: column for column in list_columns(report)}
     return [own[key] for key in _KEYS if key in own]
 
 
-def _line(report: Report, row: Row, shown: list[Column]) -> str:
-    return f"<tr>{''.join(_cell(report, row, column) for column in shown)}</tr>"
+def _make_line(report: Report, row: Row, shown: list[Column]) -> str:
+    return f"<tr>{''.join(_make_cell(report, row, column) for column in shown)}</tr>"
 
 
-def _cell(report: Report, row: Row, column: Column) -> str:
-    value = status_name(report, row.status).en if column.key == "status" else column.get(row)
+def _make_cell(report: Report, row: Row, column: Column) -> str:
+    value = name_status(report, row.status).en if column.key == "status" else column.get(row)
     if isinstance(value, float):
-        value = figure(value)
+        value = format_figure(value)
     right = "right" if column.kind in ("float", "int", "share") else "left"
-    return f"<td style='text-align:{right};padding:2px 8px'>{_text('' if value is None else str(value))}</td>"
+    return f"<td style='text-align:{right};padding:2px 8px'>{_make_text('' if value is None else str(value))}</td>"
 
 
-def _text(text: str) -> str:
-    return escape(visible(text))
+def _make_text(text: str) -> str:
+    return escape(make_visible(text))

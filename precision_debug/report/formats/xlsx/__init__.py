@@ -10,13 +10,13 @@ import xlsxwriter  # at the top: formats are imported while the run is on
 from xlsxwriter.exceptions import FileCreateError
 
 from ....records import Status
-from ...blame import culprits
-from ...layout import columns_for_people
+from ...blame import named_culprits
+from ...layout import list_columns_for_people
 from ...model import Report
 from ...sections import unit_of
-from ...summary import status_name, summary
+from ...summary import name_status, summarise
 from .chart import write_charts
-from .formats import Formats, fit
+from .formats import Formats, fit_cell_text
 from .page import write_summary
 from .sheets import write_demo_sheet, write_layers, write_tokens
 from .table import ROW_LIMIT, write_table
@@ -54,12 +54,14 @@ _OTHER = {"en": "zh", "zh": "en"}
 
 
 def _fill(book: Any, report: Report, language: str) -> None:
-    book.set_properties({"title": fit(f"precision_debug: {report.spec.model.path}"), "comments": str(report.verdict)})
+    book.set_properties(
+        {"title": fit_cell_text(f"precision_debug: {report.spec.model.path}"), "comments": str(report.verdict)}
+    )
     formats = Formats(book)
-    layout = columns_for_people(report, language, {status: status_name(report, status) for status in Status})
-    named = {culprit.name: number for number, culprit in enumerate(culprits(report), 1)}
+    layout = list_columns_for_people(report, language, {status: name_status(report, status) for status in Status})
+    named = {culprit.name: number for number, culprit in enumerate(named_culprits(report), 1)}
     sheets = write_table(book, formats, layout, report.rows, named, other=_OTHER[language], unit=unit_of(report))
-    write_summary(book, formats, report, summary(report), sheets).activate()
+    write_summary(book, formats, report, summarise(report), sheets).activate()
     write_tokens(book, report)
     write_layers(book, report)
     write_charts(book, formats, report)

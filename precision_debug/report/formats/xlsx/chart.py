@@ -10,10 +10,10 @@ from typing import Any
 from ....reasons import Text
 from ....records import Row, Status
 from ...model import Report
-from ...values import shares_of_broken
-from .formats import Formats, caption, fit
+from ...values import are_shares_of_broken
+from .formats import Formats, escape_caption, fit_cell_text
 
-__all__ = ["curve", "write_charts"]
+__all__ = ["make_curve", "write_charts"]
 
 
 # The error along execution order, ready to be drawn on a logarithmic axis.
@@ -62,7 +62,7 @@ class Curve:
         return self.high * math.sqrt(10)
 
 
-def curve(report: Report, limit: int = 5000) -> Curve:
+def make_curve(report: Report, limit: int = 5000) -> Curve:
     """Return the compared rows as points, at most about ``limit``.
 
     More rows are thinned in equal stretches, of which the rows stay that hold a maximum (of the relative L2 error, of
@@ -71,35 +71,38 @@ def curve(report: Report, limit: int = 5000) -> Curve:
     """
     rows = [row for row in report.rows if row.comparison is not None]
     values = [
-        error for row in rows for error in (*_errors(row), _own(row)) if error is not None and 0 < error < math.inf
+        error
+        for row in rows
+        for error in (*_errors_of_row(row), _own_error(row))
+        if error is not None and 0 < error < math.inf
     ]
     low = 10.0 ** math.floor(math.log10(max(_SMALLEST, min(values, default=1e-6))))
     high = max(100 * low, 10.0 ** min(300, math.ceil(math.log10(max(values, default=1.0)))))
     stretch = math.ceil(5 * len(rows) / limit) if len(rows) > limit else 1
     points: list[Point] = []
     for start in range(0, len(rows), stretch):
-        part = [_point(row, low, high) for row in rows[start : start + stretch]]
-        points += part if stretch == 1 else _tops(part)
+        part = [_make_point(row, low, high) for row in rows[start : start + stretch]]
+        points += part if stretch == 1 else _find_peaks(part)
     return Curve(points=tuple(points), low=low, high=high, thinned=stretch)
 
 
-def _errors(row: Row) -> tuple[float | None, float | None]:
+def _errors_of_row(row: Row) -> tuple[float | None, float | None]:
     return row.relative_l2, None if row.comparison is None else row.comparison.max_abs
 
 
-def _own(row: Row) -> float | None:
+def _own_error(row: Row) -> float | None:
     return None if row.introduced is None else row.introduced.rel_l2
 
 
-def _point(row: Row, low: float, high: float) -> Point:
-    errors = _errors(row)
+def _make_point(row: Row, low: float, high: float) -> Point:
+    errors = _errors_of_row(row)
     failed = row.status is Status.FAIL
     wild = any(error is not None and not math.isfinite(error) for error in errors)
     silent = failed and not any(errors)
     differs = row.comparison is not None and not row.comparison.shapes_match
     drawn = [
         min(max(error, low), high) if error is not None and math.isfinite(error) else None
-        for error in (*errors, _own(row))
+        for error in (*errors, _own_error(row))
     ]
     broken = wild or silent or differs
     return Point(
@@ -108,7 +111,7 @@ def _point(row: Row, low: float, high: float) -> Point:
     )  # fmt: skip
 
 
-def _tops(points: Sequence[Point]) -> list[Point]:
+def _find_peaks(points: Sequence[Point]) -> list[Point]:
     failed = [point for point in points if point.failed] or points
     tops = (
         max(points, key=lambda point: point.relative_l2 or 0.0),
@@ -146,13 +149,13 @@ class Question:
     marked: frozenset[str] = frozenset()
 
 
-def questions_of(report: Report) -> Iterator[Question]:
+def iterate_questions(report: Report) -> Iterator[Question]:
     """Yield those with at least one bar."""
     explanation = report.explanation
     blamed = frozenset(culprit.name for culprit in explanation.culprits) if explanation is not None else frozenset()
     if explanation is not None and explanation.budget:
         shares = sorted(explanation.budget.items(), key=lambda pair: -pair[1])[:_MOST]
-        broken = shares_of_broken(explanation)
+        broken = are_shares_of_broken(explanation)
         what = Text("NaN and Inf", "NaN 和 Inf ") if broken else Text("squared error", "平方误差")
         yield Question(
             title=Text(f"Whose error reaches {explanation.at}?", f"{explanation.at} 处的误差来自哪些算子？"),
@@ -188,26 +191,26 @@ def write_bars(book: Any, questions: list[Question]) -> list[Any]:
     charts, line = [], 0
     for question in questions:
         first = line
-        for label, (_, length) in zip(_labels(question), question.bars, strict=True):
-            sheet.write_string(line, 0, fit(label))
+        for label, (_, length) in zip(_label_bars(question), question.bars, strict=True):
+            sheet.write_string(line, 0, fit_cell_text(label))
             sheet.write_number(line, 1, length)
             line += 1
-        charts.append(_bar_chart(book, question, first, line - 1))
+        charts.append(_make_bar_chart(book, question, first, line - 1))
     return charts
 
 
-def _labels(question: Question) -> list[str]:
+def _label_bars(question: Question) -> list[str]:
     """On a logarithm the numbers stand with the names: labels of what is below 1 would lie over them."""
     if not question.log:
-        return [_short(name) for name, _ in question.bars]
-    return [f"{_short(name)}   {length:.3g}" for name, length in question.bars]
+        return [_shorten_name(name) for name, _ in question.bars]
+    return [f"{_shorten_name(name)}   {length:.3g}" for name, length in question.bars]
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
 
 
-def _bar_chart(book: Any, question: Question, first: int, last: int) -> Any:
+def _make_bar_chart(book: Any, question: Question, first: int, last: int) -> Any:
     chart = book.add_chart({"type": "bar"})
     colour = _BAR
     points = [{"fill": {"color": _MARKED if name in question.marked else colour}} for name, _ in question.bars]
@@ -215,13 +218,13 @@ def _bar_chart(book: Any, question: Question, first: int, last: int) -> Any:
     chart.add_series({
         "name": str(question.axis),
         "categories": [_BARS, first, 0, last, 0], "values": [_BARS, first, 1, last, 1],
-        "categories_data": [fit(label) for label in _labels(question)],
+        "categories_data": [fit_cell_text(label) for label in _label_bars(question)],
         "values_data": [length for _, length in question.bars],
         "points": points, "gap": 40,
         **({} if question.log else {"data_labels": {"value": True, "num_format": exact}}),
     })  # fmt: skip
     grid = {"visible": True, "line": {"color": "#E3E6EA", "width": 0.75}}
-    title = caption(str(question.title))
+    title = escape_caption(str(question.title))
     chart.set_title({"name": title, "name_font": {"size": 12, "color": "#1D3557"}, "overlay": False})
     chart.set_y_axis({"reverse": True, "num_font": {"size": 9}, "major_gridlines": {"visible": False}})
     scale: dict[str, Any] = {"name": str(question.axis), "num_format": form, "major_gridlines": grid}
@@ -250,8 +253,8 @@ _BLUE, _GREY, _RED, _ORANGE = "#2563A8", "#9AA5B1", "#D92D20", "#E08A00"
 
 def write_charts(book: Any, formats: Formats, report: Report) -> None:
     """Sheet "Chart", one below the other, and hidden sheets with their numbers; no sheet where nothing is drawn."""
-    drawn = curve(report)
-    questions = list(questions_of(report))
+    drawn = make_curve(report)
+    questions = list(iterate_questions(report))
     differs = any(not point.exact or point.introduced for point in drawn.points)
     if not differs and not questions:
         return
@@ -263,21 +266,21 @@ def write_charts(book: Any, formats: Formats, report: Report) -> None:
     sheet.set_row(0, 24)
     sheet.write_string(0, 1, "Error along execution order / 误差随执行顺序的变化", title)
     line = 1
-    for line, text in enumerate(_captions(drawn), 1):
+    for line, text in enumerate(_list_captions(drawn), 1):
         sheet.write_string(line, 1, text, small)
     sheet.set_portrait()
     sheet.set_paper(9)
     sheet.fit_to_pages(1, 0)
-    charts = [_curve_chart(book, drawn)] if differs else []
+    charts = [_make_curve_chart(book, drawn)] if differs else []
     if differs:
-        _data(book, drawn)
+        _write_chart_data(book, drawn)
     line += 2
     for chart in (*charts, *write_bars(book, questions)):
         sheet.insert_chart(line, 1, chart)
         line += math.ceil(chart.height / _ROW) + 2
 
 
-def _captions(drawn: Curve) -> list[str]:
+def _list_captions(drawn: Curve) -> list[str]:
     captions = [
         "Red: out of tolerance. Cross above all numbers: NaN, Inf or another shape. The lines leave out errors of 0.",
         "红点：超出容差。最上方的叉：NaN、Inf 或形状不一致。折线不画误差为 0 的张量。",
@@ -290,10 +293,10 @@ def _captions(drawn: Curve) -> list[str]:
     return captions
 
 
-def _curve_chart(book: Any, drawn: Curve) -> Any:
+def _make_curve_chart(book: Any, drawn: Curve) -> Any:
     points = drawn.points
     chart = book.add_chart({"type": "scatter", "subtype": "straight"})
-    failed = [_failed(point) for point in points]
+    failed = [_failed_value(point) for point in points]
     broken = [drawn.edge if point.broken else None for point in points]
     orders = [point.index for point in points]
 
@@ -304,7 +307,7 @@ def _curve_chart(book: Any, drawn: Curve) -> Any:
             "categories_data": orders, "values_data": values,
         })  # fmt: skip
 
-    lines = _on_lines(points)
+    lines = _drop_errorless(points)
 
     def line(name: str, column: int, values: list[float | None], **style: Any) -> None:
         chart.add_series({
@@ -314,7 +317,9 @@ def _curve_chart(book: Any, drawn: Curve) -> Any:
         })  # fmt: skip
 
     if lines:
-        line("Max abs / 最大绝对误差", 2, [_finite(point, point.max_abs) for point in lines], color=_GREY, width=1)
+        line(
+            "Max abs / 最大绝对误差", 2, [_finite_value(point, point.max_abs) for point in lines], color=_GREY, width=1
+        )
         line("Relative L2 / 相对 L2 误差", 1, [point.relative_l2 for point in lines], color=_BLUE, width=1.75)
     introduced = [point.introduced for point in points]
     if any(value is not None for value in introduced):
@@ -348,39 +353,39 @@ def _curve_chart(book: Any, drawn: Curve) -> Any:
     return chart
 
 
-def _on_lines(points: Sequence[Point]) -> list[Point]:
+def _drop_errorless(points: Sequence[Point]) -> list[Point]:
     """Without what has no error, mostly shapes and indices: falling to the edge there, a line would hide its course."""
     return [point for point in points if not point.exact]
 
 
-def _finite(point: Point, value: float | None) -> float | None:
+def _finite_value(point: Point, value: float | None) -> float | None:
     return None if point.broken else value
 
 
-def _failed(point: Point) -> float | None:
+def _failed_value(point: Point) -> float | None:
     if not point.failed or point.broken:
         return None
     return point.relative_l2 if point.relative_l2 is not None else point.max_abs
 
 
-def _data(book: Any, drawn: Curve) -> None:
+def _write_chart_data(book: Any, drawn: Curve) -> None:
     sheet = book.add_worksheet(_DATA)
     sheet.hide()
     for column, name in enumerate(_HEAD):
         sheet.write_string(0, column, name)
-    lines = _on_lines(drawn.points)
+    lines = _drop_errorless(drawn.points)
     for line, point in enumerate(drawn.points, 1):
         sheet.write_number(line, 0, point.index)
-        sheet.write_string(line, 1, fit(point.name))
+        sheet.write_string(line, 1, fit_cell_text(point.name))
         at_the_edge = drawn.edge if point.broken else None
         own = (None, None) if point.exact else (point.relative_l2, point.max_abs)
-        values = (*own, _failed(point), at_the_edge, point.introduced)
+        values = (*own, _failed_value(point), at_the_edge, point.introduced)
         for column, value in enumerate(values, 2):
             if value is not None:
                 sheet.write_number(line, column, value)
         if line <= len(lines):
             drawn_line = lines[line - 1]
             sheet.write_number(line, _LINES, drawn_line.index)
-            for column, value in enumerate((drawn_line.relative_l2, _finite(drawn_line, drawn_line.max_abs)), 1):
+            for column, value in enumerate((drawn_line.relative_l2, _finite_value(drawn_line, drawn_line.max_abs)), 1):
                 if value is not None:
                     sheet.write_number(line, _LINES + column, value)

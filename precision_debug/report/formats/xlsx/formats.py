@@ -8,13 +8,25 @@ from typing import Any
 
 from ....reasons import Text
 from ....records import Status
-from ....safety.untrusted import visible
+from ....safety.untrusted import make_visible
 from ...summary import STATUS_TONE
-from ...words import text_width
+from ...words import measure_text_width
 
 __all__ = [
-    "ALARM", "CELL_LIMIT", "INK", "MARK", "QUIET", "TONES", "Formats", "band", "caption", "chip", "fit", "on_paper",
-    "write_sentences", "xml",
+    "ALARM",
+    "CELL_LIMIT",
+    "INK",
+    "MARK",
+    "QUIET",
+    "TONES",
+    "Formats",
+    "escape_caption",
+    "escape_xml",
+    "fit_cell_text",
+    "set_up_paper",
+    "status_band",
+    "status_chip",
+    "write_sentences",
 ]  # fmt: skip
 
 
@@ -28,12 +40,12 @@ _SPECIAL = re.compile("[&<>\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-def fit(text: str) -> str:
+def fit_cell_text(text: str) -> str:
     """Make any text fit a cell of a workbook.
 
     It is shortened with a remark where it is longer than a cell, and what XML cannot hold is made ``visible``. Every
     text that is written into a workbook goes through this."""
-    text = visible(text, keep="\n\t")
+    text = make_visible(text, keep="\n\t")
     if len(text) <= CELL_LIMIT // 2:
         return text
     units = text.encode("utf-16-le")
@@ -43,21 +55,21 @@ def fit(text: str) -> str:
     return units[: 2 * (CELL_LIMIT - len(remark))].decode("utf-16-le", "ignore") + remark
 
 
-def caption(text: str) -> str:
+def escape_caption(text: str) -> str:
     """Return a title or a name in a chart: with no "words!A1" in it, which xlsxwriter takes for a place in the
     workbook."""
-    return fit(text).replace("!", "! ")
+    return fit_cell_text(text).replace("!", "! ")
 
 
-def xml(text: str) -> str:
+def escape_xml(text: str) -> str:
     """Return the text as content of an element: entities, and _xHHHH_ for what XML cannot hold.
 
     Source: ECMA-376 part 1, 22.9.2.19 (ST_Xstring).
     """
-    return _SPECIAL.sub(_escaped, text) if _SPECIAL.search(text) else text
+    return _SPECIAL.sub(_escape_match, text) if _SPECIAL.search(text) else text
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     found = match[0]
     if len(found) > 1:
         return f"_x005F{found}"
@@ -121,13 +133,13 @@ class Formats:
         return self._made[key]
 
 
-def band(status: Status) -> dict[str, Any]:
+def status_band(status: Status) -> dict[str, Any]:
     """Return the light fill of a row's first columns; empty where it passed."""
     fill = _BANDS.get(status)
     return {} if fill is None else {"bg_color": fill, "border": 1, "border_color": _LINE}
 
 
-def chip(status: Status) -> dict[str, Any]:
+def status_chip(status: Status) -> dict[str, Any]:
     """Return the strong fill of the Status cell."""
     return {**TONES[STATUS_TONE[status]], "bold": True, "border": 1, "border_color": _LINE}
 
@@ -152,15 +164,15 @@ def write_sentences(sheet: Any, formats: Formats, sentences: Sequence[Text], ton
             look |= {"bold": True, "font_color": "#FFFFFF", "bg_color": _BANNERS[tone]}
         made = formats.get(**look)
         room = int(_ROOM * 10 / size)
-        height = sum(-(-text_width(part) // room) for part in whole.split("\n"))
+        height = sum(-(-measure_text_width(part) // room) for part in whole.split("\n"))
         sheet.set_row(line, min(400.0, (size * 1.4 + 1) * height + 8))
         sheet.merge_range(line, 1, line, _ACROSS, "", made)
-        sheet.write_string(line, 1, fit(whole), made)
-    on_paper(sheet, 9)
+        sheet.write_string(line, 1, fit_cell_text(whole), made)
+    set_up_paper(sheet, 9)
     return len(sentences) + 1
 
 
-def on_paper(sheet: Any, size: int) -> None:
+def set_up_paper(sheet: Any, size: int) -> None:
     """Landscape, one page wide, with names and page numbers below. size: as Excel counts papers, 9 is A4."""
     sheet.set_landscape()
     sheet.set_paper(size)

@@ -8,8 +8,8 @@ from ....reasons import Text
 from ...model import Report
 from ...sections import Cell, Section
 from ...summary import Summary
-from ...words import text_width
-from .formats import INK, TONES, Formats, fit
+from ...words import measure_text_width
+from .formats import INK, TONES, Formats, fit_cell_text
 from .table import ROW_LIMIT, locate
 
 __all__ = ["write_summary"]
@@ -119,9 +119,9 @@ class _Page:
         styled: list[tuple[str, dict[str, Any], Cell]] = []
         for number, cell in enumerate(line):
             label = not headed and number == 0
-            text = str(cell.text) if label or headed else _stacked(cell.text)
+            text = str(cell.text) if label or headed else _stack_languages(cell.text)
             if cell.tone not in ("code", "paste"):
-                text = _spoken(text)
+                text = _without_backticks(text)
             if cell.row is not None:
                 text = self._tail(number, len(line), text)
             height = max(height, self._height(number, len(line), text))
@@ -149,7 +149,7 @@ class _Page:
         """One cell of a line; the last one reaches to the right edge."""
         column = _FIRST + number
         made = self._formats.get(**style)
-        text = fit(text)
+        text = fit_cell_text(text)
         if number == count - 1 and column < _LAST:
             self._sheet.merge_range(self._line, column, self._line, _LAST, "", made)
         if row is not None and row in self._places:
@@ -173,10 +173,10 @@ class _Page:
         column = _FIRST + number
         width = sum(_WIDTHS[column : _LAST + 1]) if number == count - 1 else _WIDTHS[column]
         room = max(4, int(width * 1.05 * _SIZE / size * (0.9 if bold else 1.0)) - 2)
-        return sum(_lines(part, room) for part in text.split("\n"))
+        return sum(_count_lines(part, room) for part in text.split("\n"))
 
     def _paragraph(self, text: Text, **style: Any) -> None:
-        stacked = _spoken(_stacked(text))
+        stacked = _without_backticks(_stack_languages(text))
         size = style.get("font_size", _SIZE)
         lines = self._height(0, 1, stacked, size, style.get("bold", False))
         self._sheet.set_row(self._line, min(_TALLEST, (size * 1.36 + 1) * lines + 8))
@@ -185,15 +185,17 @@ class _Page:
     def _across(self, text: str, **style: Any) -> None:
         made = self._formats.get(**{"font_color": INK, **style})
         self._sheet.merge_range(self._line, _FIRST, self._line, _LAST, "", made)
-        self._sheet.write_string(self._line, _FIRST, fit(text), made)  # merge_range would make a formula of "=1+1"
+        self._sheet.write_string(
+            self._line, _FIRST, fit_cell_text(text), made
+        )  # merge_range would make a formula of "=1+1"
         self._line += 1
 
 
-def _lines(text: str, room: int) -> int:
+def _count_lines(text: str, room: int) -> int:
     """Return how many lines words take; a word that is longer than a line is broken."""
     lines, left = 1, room
     for word in text.split(" "):
-        width = text_width(word)
+        width = measure_text_width(word)
         if width > left and left < room:
             lines, left = lines + 1, room
         extra, rest = divmod(max(0, width - left), room) if width > left else (0, 0)
@@ -205,10 +207,10 @@ def _lines(text: str, room: int) -> int:
     return lines
 
 
-def _spoken(text: str) -> str:
+def _without_backticks(text: str) -> str:
     """Without the backticks that mark names where a page sets them in another type: a cell has one type."""
     return text.replace("`", "")
 
 
-def _stacked(text: Text) -> str:
+def _stack_languages(text: Text) -> str:
     return text.en if text.en == text.zh else f"{text.en}\n{text.zh}"

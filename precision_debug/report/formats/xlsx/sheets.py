@@ -7,9 +7,9 @@ from typing import Any
 
 from ....records import Row
 from ...model import Report
-from ...tokens import TOKEN_COLUMNS, token_values
+from ...tokens import TOKEN_COLUMNS, iterate_token_values
 from ...values import paddle_max_abs, paddle_max_rel, paddle_range
-from .formats import fit
+from .formats import fit_cell_text
 from .table import ROW_LIMIT
 
 __all__ = ["NAME", "write_demo_sheet", "write_layers", "write_tokens"]
@@ -27,15 +27,15 @@ _DEMO_TITLES = ("Operator Type", "Tensor Name", "Shape", "Mismatched Elements", 
 def write_demo_sheet(book: Any, report: Report) -> None:
     """One line for each tensor that both runs have, in the baseline's order; the demo knows no others."""
     sheet = book.add_worksheet(NAME)
-    lines = [_DEMO_TITLES, *(_line(row) for row in report.rows if row.comparison is not None)]
+    lines = [_DEMO_TITLES, *(_format_line(row) for row in report.rows if row.comparison is not None)]
     for number, line in enumerate(lines[:ROW_LIMIT]):
         sheet.write_number(number, 0, number)
         for column, text in enumerate(line, 1):
             if text is not None:
-                sheet.write_string(number, column, fit(text))
+                sheet.write_string(number, column, fit_cell_text(text))
 
 
-def _line(row: Row) -> tuple[str | None, ...]:
+def _format_line(row: Row) -> tuple[str | None, ...]:
     found = row.comparison
     assert found is not None
     base, target = found.base, found.target
@@ -45,13 +45,13 @@ def _line(row: Row) -> tuple[str | None, ...]:
     largest, relative = paddle_max_abs(row), paddle_max_rel(row)
     if here is None or there is None or largest is None or relative is None:
         return row.op_type, row.name, f"match, {base.shape}", None, None, None, None, None
-    ends = (f"{_rounded(mine)}({_rounded(its)})" for mine, its in zip(here, there, strict=True))
+    ends = (f"{_round_number(mine)}({_round_number(its)})" for mine, its in zip(here, there, strict=True))
     mismatched = f"{found.mismatched}/{base.elements}"
-    errors = f"a:{_rounded(largest)}", f"r:{_rounded(relative)}"
+    errors = f"a:{_round_number(largest)}", f"r:{_round_number(relative)}"
     return row.op_type, row.name, f"match, {base.shape}", mismatched, *errors, *ends
 
 
-def _rounded(number: float) -> float:
+def _round_number(number: float) -> float:
     return round(float(number), 6)
 
 
@@ -75,7 +75,7 @@ def write_layers(book: Any, report: Report) -> None:
     """One line a layer, in the engine's order; no sheet where there are none."""
     if not report.layers:
         return
-    from ....inspector import real_precision
+    from ....inspector import find_real_precision
 
     sheet = book.add_worksheet("Layers")
     header = book.add_format({"bold": True, "bg_color": "#1D3557", "font_color": "#FFFFFF", "valign": "vcenter"})
@@ -83,7 +83,7 @@ def write_layers(book: Any, report: Report) -> None:
         sheet.set_column(column, column, width)
         sheet.write_string(0, column, f"{title} / {title_zh}", header)
     for line, layer in enumerate(report.layers, 1):
-        precision, source = real_precision(layer)
+        precision, source = find_real_precision(layer)
         values = (
             layer.name,
             layer.layer_type,
@@ -98,7 +98,7 @@ def write_layers(book: Any, report: Report) -> None:
         )
         for column, value in enumerate(values):
             if value:
-                sheet.write_string(line, column, fit(value))
+                sheet.write_string(line, column, fit_cell_text(value))
     sheet.freeze_panes(1, 1)
     sheet.autofilter(0, 0, len(report.layers), len(_LAYER_TITLES) - 1)
 
@@ -123,7 +123,7 @@ def write_tokens(book: Any, report: Report) -> None:
         sheet.set_column(column, column, 12)
         sheet.write_string(0, column, str(title), header)
     line = 0
-    for line, values in enumerate(token_values(report), 1):
+    for line, values in enumerate(iterate_token_values(report), 1):
         for column, value in enumerate(values):
             if value is not None:
                 _write(sheet, line, column, value, short)
@@ -147,7 +147,7 @@ def _write_layers(book: Any, report: Report, header: Any, short: Any) -> None:
     for column, one in enumerate(named, 1):
         sheet.write_string(0, column, f"{one.row}:{one.place}" + ("" if one.id is None else f" ({one.id})"), header)
     for line, name in enumerate(tokens.tensors[:_LAYERS], 1):
-        sheet.write_string(line, 0, fit(name))
+        sheet.write_string(line, 0, fit_cell_text(name))
         for column, number in enumerate(numbers, 1):
             value = tokens.profiles[str(number)][line - 1]
             if value is not None:

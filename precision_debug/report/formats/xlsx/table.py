@@ -10,10 +10,10 @@ from ....reasons import Text
 from ....records import Row, Status
 from ...columns import Column
 from ...layout import BAND
-from ...words import explained, fitted_width, text_width
-from .formats import ALARM, MARK, QUIET, Formats, band, chip, fit, xml
+from ...words import explain_reason, fit_width, measure_text_width
+from .formats import ALARM, MARK, QUIET, Formats, escape_xml, fit_cell_text, status_band, status_chip
 
-__all__ = ["ROW_LIMIT", "letters", "locate", "write_table"]
+__all__ = ["ROW_LIMIT", "column_letters", "locate", "write_table"]
 
 
 # Rows of cells as worksheet XML, written straight to the sheet's stream.
@@ -48,10 +48,10 @@ def stream_rows(
     The sheet must be of a constant_memory workbook, hold at most its first line, and be the last one added.
     """
     cells = {
-        (status, apart): _cells(formats, layout, coloured, status, apart)
+        (status, apart): _make_cells(formats, layout, coloured, status, apart)
         for status in Status for apart in (False, True)
     }  # fmt: skip
-    height = _heights(layout, widths)
+    height = _make_heights(layout, widths)
     sheet._write_single_row(1)
     write = sheet.fh.write
     line = 1
@@ -63,7 +63,7 @@ def stream_rows(
     return line
 
 
-def _heights(layout: tuple[Column, ...], widths: Sequence[int]) -> Callable[[Row], str]:
+def _make_heights(layout: tuple[Column, ...], widths: Sequence[int]) -> Callable[[Row], str]:
     """Return a row's attributes: its height where a name or a reason needs more than one line."""
     wrapped = [
         (column.get, max(8, int(1.1 * width) - 2)) for column, width in zip(layout, widths, strict=True)
@@ -75,14 +75,14 @@ def _heights(layout: tuple[Column, ...], widths: Sequence[int]) -> Callable[[Row
         for get, room in wrapped:
             text = get(row)
             if text and len(text) * 2 > room:  # Chinese takes two places a character
-                wide = text_width(text)
+                wide = measure_text_width(text)
                 lines = max(lines, math.ceil(_BROKEN * wide / room) if wide > room else 1)
         return f' ht="{_LINE * min(lines, _MOST_LINES)}" customHeight="1"' if lines > 1 else ""
 
     return height
 
 
-def letters(column: int) -> str:
+def column_letters(column: int) -> str:
     """Excel's name of a column, counted from 0."""
     name = ""
     column += 1
@@ -92,19 +92,21 @@ def letters(column: int) -> str:
     return name
 
 
-def _cells(
+def _make_cells(
     formats: Formats, layout: tuple[Column, ...], coloured: int, status: Status, marked: bool
 ) -> list[_Cell]:
-    return [_cell(formats, column, number, status, number < coloured, marked) for number, column in enumerate(layout)]
+    return [
+        _make_cell(formats, column, number, status, number < coloured, marked) for number, column in enumerate(layout)
+    ]
 
 
-def _cell(
+def _make_cell(
     formats: Formats, column: Column, number: int, status: Status, coloured: bool, marked: bool
 ) -> _Cell:
-    fill = (chip(status) if column.key == "status" else band(status)) if coloured else {}
+    fill = (status_chip(status) if column.key == "status" else status_band(status)) if coloured else {}
     if marked and number < 2:  # as the page marks it: bold, behind a red bar
         fill = {**fill, **MARK, **({"left": 5, "left_color": ALARM} if number == 0 else {})}
-    start = f'<c r="{letters(number)}'
+    start = f'<c r="{column_letters(number)}'
 
     def opening(style: str, **more: Any) -> str:
         align: dict[str, Any] = {"indent": 1} if style == "text" and "align" not in more else {}
@@ -114,7 +116,7 @@ def _cell(
 
     blank = f"{opening('')}/>" if fill else ""
     if column.kind in _TEXTS:
-        return _text(column.get, start, opening("text"), blank, _TEXTS[column.kind])
+        return _make_text_cell(column.get, start, opening("text"), blank, _TEXTS[column.kind])
     broken = opening("text", align="right", bold=True, font_color=ALARM)
     if column.key == "sqnr_db":  # inf: no error
         broken = opening("text", align="right")
@@ -122,13 +124,13 @@ def _cell(
         usual, zero = opening("int"), opening("int")
         if column.style == "alarm":
             usual, zero = opening("int", bold=True, font_color=ALARM), opening("int", font_color=QUIET)
-        return _integer(column.get, start, (zero, usual, broken), blank)
+        return _make_integer_cell(column.get, start, (zero, usual, broken), blank)
     style = column.style or column.kind
     usual, extreme = opening(style), opening("extreme") if style == "value" else ""
-    return _number(column.get, start, (usual, extreme, broken), blank)
+    return _make_number_cell(column.get, start, (usual, extreme, broken), blank)
 
 
-def _text(
+def _make_text_cell(
     get: Callable[[Row], Any], start: str, opening: str, blank: str, convert: Callable[[Any], str] | None
 ) -> _Cell:
     known: dict[str, str] = {}
@@ -140,7 +142,7 @@ def _text(
         value = value if convert is None else convert(value)
         made = known.get(value)
         if made is None:
-            text = xml(fit(value))
+            text = escape_xml(fit_cell_text(value))
             space = ' xml:space="preserve"' if text[0].isspace() or text[-1].isspace() or "\n" in text else ""
             made = f'{opening} t="inlineStr"><is><t{space}>{text}</t></is></c>'
             if len(known) < _KEPT:
@@ -150,7 +152,7 @@ def _text(
     return cell
 
 
-def _integer(get: Callable[[Row], Any], start: str, openings: tuple[str, str, str], blank: str) -> _Cell:
+def _make_integer_cell(get: Callable[[Row], Any], start: str, openings: tuple[str, str, str], blank: str) -> _Cell:
     zero, other, text = openings
 
     def cell(row: Row, line: int) -> str:
@@ -165,7 +167,7 @@ def _integer(get: Callable[[Row], Any], start: str, openings: tuple[str, str, st
     return cell
 
 
-def _number(get: Callable[[Row], Any], start: str, openings: tuple[str, str, str], blank: str) -> _Cell:
+def _make_number_cell(get: Callable[[Row], Any], start: str, openings: tuple[str, str, str], blank: str) -> _Cell:
     usual, extreme, text = openings
 
     def cell(row: Row, line: int) -> str:
@@ -213,13 +215,13 @@ def write_table(
     starts = range(0, max(1, len(rows)), ROW_LIMIT)
     for number, start in enumerate(starts):
         part = rows[start : start + ROW_LIMIT]
-        sheet = book.add_worksheet(_title(number))
-        _comment(sheet, layout, part, culprits, other)  # before the rows: a line that is written takes no more
+        sheet = book.add_worksheet(_make_title(number))
+        _add_comments(sheet, layout, part, culprits, other)  # before the rows: a line that is written takes no more
         _fill(sheet, formats, layout, part, culprits, unit)
     return len(starts)
 
 
-def _comment(
+def _add_comments(
     sheet: Any, layout: tuple[Column, ...], rows: Sequence[Row], culprits: Mapping[str, int], other: str
 ) -> None:
     """A reason's other wording, of the first rows that have one; and which culprit a marked row is."""
@@ -230,17 +232,17 @@ def _comment(
         if row.name in culprits:
             text = Text(f"culprit {culprits[row.name]}", f"元凶 {culprits[row.name]}")
             sheet.write_comment(line, at["name"], str(text), {**small, "x_scale": 1, "y_scale": 0.4})
-        if row.reason and left and (text := explained(row.reason)).en != text.zh:
+        if row.reason and left and (text := explain_reason(row.reason)).en != text.zh:
             left -= 1
-            sheet.write_comment(line, at["reason"], fit(text.of(other)), {**small, "y_scale": 0.8})
+            sheet.write_comment(line, at["reason"], fit_cell_text(text.of(other)), {**small, "y_scale": 0.8})
 
 
 def locate(place: int) -> tuple[str, int]:
     """Sheet title and line (from 1) of the row at a place (from 0)."""
-    return _title(place // ROW_LIMIT), place % ROW_LIMIT + 2
+    return _make_title(place // ROW_LIMIT), place % ROW_LIMIT + 2
 
 
-def _title(number: int) -> str:
+def _make_title(number: int) -> str:
     return f"{TITLE} {number + 1}" if number else TITLE
 
 
@@ -256,10 +258,10 @@ def _fill(
             bold=True, font_color="#FFFFFF", bg_color=colour, text_wrap=True, border=1, border_color="#FFFFFF",
             **({"align": "left", "indent": 1} if column.kind in _LEFT else {"align": "center"}),
         )  # fmt: skip
-        sheet.write_string(0, number, fit(column.title), header)
+        sheet.write_string(0, number, fit_cell_text(column.title), header)
         sheet.write_comment(0, number, *_note(column))
         least = max(map(len, column.title.split()), default=0) + 4
-        widths.append(fitted_width(column, rows, least))
+        widths.append(fit_width(column, rows, least))
         sheet.set_column(number, number, widths[-1])
     last = stream_rows(sheet, formats, layout, BAND, rows, widths, culprits)
     for number, column in enumerate(layout):
@@ -267,7 +269,7 @@ def _fill(
             sheet.conditional_format(1, number, last - 1, number, scale)
     sheet.freeze_panes(1, 2)
     sheet.autofilter(0, 0, last - 1, len(layout) - 1)
-    sheet.ignore_errors({"number_stored_as_text": f"A1:{letters(len(layout) - 1)}{last}"})
+    sheet.ignore_errors({"number_stored_as_text": f"A1:{column_letters(len(layout) - 1)}{last}"})
     sheet.set_landscape()
     sheet.set_paper(8)  # A3: fifteen columns side by side
     sheet.repeat_rows(0)
@@ -295,8 +297,8 @@ def _scale(column: Column, unit: float) -> dict[str, Any] | None:
 
 
 def _note(column: Column) -> tuple[str, dict[str, Any]]:
-    text = fit(f"{column.help}\n\n{column.title_zh}：{column.help_zh}")
-    lines = sum(-(-text_width(part) // 46) for part in text.split("\n") if part) + 2
+    text = fit_cell_text(f"{column.help}\n\n{column.title_zh}：{column.help_zh}")
+    lines = sum(-(-measure_text_width(part) // 46) for part in text.split("\n") if part) + 2
     return text, {
         "width": 300,
         "height": 15 * lines + 8,
