@@ -164,9 +164,7 @@ class TensorRTSession:
                 if facts.fused_only and not batch.diff.fusion_kept:
                     self._run_notes.append(say("other_fusion", number=number, layers=batch.diff.lost[:3]))
                 index = LayerIndex(batch.layers, reads)
-                there = {
-                    name: _make_measured_columns(real, index, name, facts.node_of(name), number) for name in batch.names
-                }
+                there = {name: _make_columns(real, index, name, facts.node_of(name), number) for name in batch.names}
                 measured |= there
                 other = sum("Fused Layer There" in columns for columns in there.values())
                 if other:
@@ -278,7 +276,7 @@ def _as_layer(asked: Asked) -> str:
     return f" as {asked.layer}" if asked.node not in ("", asked.layer) else ""
 
 
-def _make_measured_columns(real: LayerIndex, index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
+def _make_columns(real: LayerIndex, index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
     """Columns on the rebuilt engine that a tensor was seen in, and on how far that is the real one."""
     layer, before = index.find(name, node), real.find(name, node)
     found = {"Seen In": f"engine rebuilt with marks, {number}"}

@@ -599,11 +599,8 @@ class _Turned:
             run_shaken(subject, wanted, draw=draw, also=self.runs.unseen(), fixed=values, own=True)
             for draw in range(1, _DRAWS + 1)
         ]
-        own = (
-            self.runs.of_baseline(put, wanted, own=True)
-            if any(strip_iteration(one) != one for one in turned)
-            else plain
-        )
+        in_loop = any(strip_iteration(one) != one for one in turned)
+        own = self.runs.of_baseline(put, wanted, own=True) if in_loop else plain
         decisions = self._of_first(turned, plain, own, there, taken, draws, tried)
         if any(max(one.count, one.predicted) > max(1.0, MOST * one.elements) for one in decisions):
             return None  # so many that no answer is left: whoever rounds there is to blame for it
@@ -612,8 +609,7 @@ class _Turned:
         return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
 
     def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
-        """Return the target's decisions: as it shows them, and else what the baseline's operators make of its
-        scores."""
+        """Return the target's decisions: as it shows them, or as the baseline's operators make them of its scores."""
         taken = {name: there[name] for name in self.names if name in there}
         implied = [name for name in self.names if name not in there]
         if implied and nearest and {*nearest} <= there.keys():
@@ -705,13 +701,10 @@ class _Turned:
             if name in after:
                 continue
             after |= self.runs.behind([name])
-            same = [
-                one
-                for one in self.names
-                if strip_iteration(one) == strip_iteration(name) and one in taken and one in own
-            ]
+            whole = strip_iteration(name)
+            same = [one for one in self.names if strip_iteration(one) == whole and one in taken and one in own]
             each = [self._decision(one, own, there, taken[one], draws, effect, plain) for one in same]
-            found.append(each[0] if strip_iteration(name) == name else _decide_of_all(strip_iteration(name), each))
+            found.append(each[0] if whole == name else _decide_of_all(whole, each))
         return tuple(found)
 
     def _decision(
@@ -751,8 +744,7 @@ class _Turned:
         )  # fmt: skip
 
     def _before(self, turned: Sequence[str], behind: Sequence[str]) -> Subject:
-        """Return the model as it is explained: what is behind a decision has no author, and the scores are the
-        outputs."""
+        """Return the model as it is explained: scores are its outputs, and what is behind a decision has no author."""
         subject = self.subject
         after = self.runs.behind(turned)
         judged: set[str] = set()
