@@ -126,7 +126,7 @@ _GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1
 
 def _compile(root: Path, library: Library, compiler: list[str], tell: ModuleType) -> str:
     folder = root / library.path.parent
-    source = tell.fingerprint(folder, library.sources)
+    source = tell.fingerprint_sources(folder, library.sources)
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch, library.path.name)
         common = [*compiler, "-std=gnu11", "-fPIC", "-shared", *library.flags, f'-DSOURCE="{source}"']
