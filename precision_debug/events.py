@@ -15,7 +15,6 @@ from .inspector import EngineLayer
 from .numbers.told import Portrait, Repeats, TokenEffects, Tokens
 from .reasons import Reason, ReasonOrText
 from .records import (
-    ComparedSide,
     Explanation,
     InputInfo,
     Introduced,
@@ -24,6 +23,7 @@ from .records import (
     Repeated,
     Row,
     RunSpec,
+    Side,
     TensorMeta,
     TensorStats,
 )
@@ -114,7 +114,7 @@ class SideOpened:
 
     event: ClassVar[str] = "side"
     side: str
-    info: ComparedSide
+    info: Side
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,20 +15,19 @@ from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 __all__ = [
     "UNFUSED",
     "Availability",
-    "ComparedSide",
     "Comparison",
     "Culprit",
     "Decision",
     "Doubt",
     "Effect",
     "Explanation",
-    "GraphOperator",
     "InputInfo",
     "InputMeta",
     "Introduced",
     "MetricChange",
     "ModelFiles",
     "Number",
+    "Operator",
     "Overlap",
     "Repeated",
     "Row",
@@ -37,6 +36,7 @@ __all__ = [
     "SamplesRead",
     "SessionSpec",
     "Shape",
+    "Side",
     "Slices",
     "Status",
     "Stored",
@@ -367,7 +367,7 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphOperator:
+class Operator:
     """An operator as its graph has it.
 
     attributes: as plain values; and the constants that it reads, by name, in the order of its inputs, as numpy arrays.
@@ -643,7 +643,7 @@ class FileState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedSide:
+class Side:
     """One of the two runs that are compared.
 
     versions: framework and device to version. notes: what the session wants to be said, and doubts: what did not run as

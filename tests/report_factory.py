@@ -10,7 +10,7 @@ from typing import Any
 
 from precision_debug.numbers.born import make_infinite
 from precision_debug.records import Comparison, Introduced, ModelFiles, Row, RunSpec, Status, TensorStats
-from precision_debug.report.model import ComparedSide, InputInfo, Report
+from precision_debug.report.model import InputInfo, Report, Side
 
 __all__ = ["make_comparison", "make_report", "make_row", "make_stats"]
 
@@ -77,11 +77,11 @@ def make_report(rows: int = 20, seed: int = 0, *, extra: bool = False, **changes
             command="python -m precision_debug --model_file models/resnet50.onnx --run_mode ort_int8"
             " --input_shapes x:[8,3,224,224] --output output/output.xlsx",
         ),
-        "baseline": ComparedSide(
+        "baseline": Side(
             mode="ort_fp32", backend="onnxruntime", model="models/resnet50.onnx", precision="float32",
             versions={"onnxruntime": "1.31.1", "provider": "CPUExecutionProvider"}, tensors=rows, seconds=1.42,
         ),
-        "target": ComparedSide(
+        "target": Side(
             mode="ort_int8", backend="onnxruntime", model="models/resnet50.onnx", precision="int8",
             versions={"onnxruntime": "1.31.1", "provider": "CPUExecutionProvider"}, tensors=rows, seconds=0.97,
             notes=("Calibrated (MinMax) on the given input: 1 sample.",),

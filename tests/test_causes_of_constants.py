@@ -19,7 +19,7 @@ from planted.onnx_further import k
 
 import precision_debug
 from precision_debug.explain.files import _compare_operators
-from precision_debug.records import Culprit, GraphOperator
+from precision_debug.records import Culprit, Operator
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead_sentences
 
@@ -177,7 +177,7 @@ def test_a_default_that_one_file_states_is_no_difference(stated: str, tmp_path: 
     ("op_type", "ways"), [("LogSoftmax", (2, -1)), ("Softmax", (-1, 2)), ("LpNormalization", (1, -2))]
 )
 def test_an_axis_counted_from_the_other_end_is_no_difference(op_type: str, ways: tuple[int, int]) -> None:
-    mine, theirs = (GraphOperator(op_type=op_type, attributes={"axis": axis}) for axis in ways)
+    mine, theirs = (Operator(op_type=op_type, attributes={"axis": axis}) for axis in ways)
     assert _compare_operators(mine, theirs, "y", (3, 3)) == {}
     assert _compare_operators(mine, theirs, "y", (4, 4))["name"] == "axis"
     assert _compare_operators(mine, theirs, "y")["name"] == "axis"  # of which it is not known how many there are

@@ -23,14 +23,14 @@ from precision_debug.claims import (
 )
 from precision_debug.inspector import EngineLayer, EngineTensor
 from precision_debug.reasons import say
-from precision_debug.records import ComparedSide, Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Status
+from precision_debug.records import Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Side, Status
 
 
 def states(report: Report, code: str) -> list[State]:
     return [claim.state for claim in report.claims if claim.code == code]
 
 
-FP32 = ComparedSide(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
+FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
 
 
 def report_of(*rows: Row, **changes: Any) -> Report:

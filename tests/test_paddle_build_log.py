@@ -14,7 +14,7 @@ from attack.case import patience
 
 from precision_debug.cli import progress
 from precision_debug.events import Stage, to_plain_event
-from precision_debug.protocols import send_progress_to, tell
+from precision_debug.protocols import progress_to, tell
 from precision_debug.reasons import Reason
 from precision_debug.run.supervisor import EngineOutput
 
@@ -128,7 +128,7 @@ def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
 def test_what_a_session_tells_goes_to_who_listens_on_this_thread() -> None:
     heard: list[Reason] = []
     tell(say("heard_loading"))
-    with send_progress_to(heard.append):
+    with progress_to(heard.append):
         tell(say("heard_preparing"))
     tell(say("heard_loading"))
     assert [one.code for one in heard] == ["paddle.heard_preparing"]

@@ -20,7 +20,7 @@ from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, read_inspector
-from precision_debug.protocols import send_progress_to
+from precision_debug.protocols import progress_to
 from precision_debug.records import ModelFiles, SessionSpec
 
 RECORDED = Path(__file__).parent / "data" / "inspector"
@@ -277,7 +277,7 @@ def test_an_engine_that_shows_more_is_used_again_and_each_build_is_told(
     tmp_path: Path, engines: list[list[str]]
 ) -> None:
     told: list[str] = []
-    with send_progress_to(told.append):
+    with progress_to(told.append):
         session = _open(tmp_path)
         every = _shown(session)
         assert _shown(session, frozenset(every)) == every, "as an explanation asks, of the tensors that were compared"

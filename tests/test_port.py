@@ -15,7 +15,7 @@ from precision_debug import Report
 from precision_debug.explain import files
 from precision_debug.products.dumps.pairing.same_layer import pair_layers
 from precision_debug.reasons import say
-from precision_debug.records import GraphOperator, TensorMeta
+from precision_debug.records import Operator, TensorMeta
 
 both = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("paddle") is None,
@@ -70,11 +70,11 @@ def test_moves_in_a_layer_say_nothing_by_being_alone() -> None:
 
 def test_a_batch_norm_and_what_it_was_folded_into_share_no_constants() -> None:
     numbers = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
-    norm = GraphOperator(
+    norm = Operator(
         op_type="aten.native_batch_norm", parameters={"bn.running_mean": numbers[0], "bn.bias": numbers[1]}
     )
-    folded = GraphOperator(op_type="Conv", parameters={"w": numbers.reshape(4, 4, 1, 1), "b": numbers[2]})
-    plain = GraphOperator(op_type="convolution", parameters={"conv.bias": numbers[3]})
+    folded = Operator(op_type="Conv", parameters={"w": numbers.reshape(4, 4, 1, 1), "b": numbers[2]})
+    plain = Operator(op_type="convolution", parameters={"conv.bias": numbers[3]})
     assert not files._find_other_constant(norm, folded)
     assert not files._find_other_constant(folded, norm)
     assert files._find_other_constant(plain, folded)["name"] == "conv.bias"

@@ -22,18 +22,18 @@ from precision_debug.cli.summary import format_summary
 from precision_debug.inspector import EngineLayer
 from precision_debug.reasons import say
 from precision_debug.reasons.doubts import DOUBTS
-from precision_debug.records import ComparedSide, Doubt, Row, Status
+from precision_debug.records import Doubt, Row, Side, Status
 from precision_debug.report.doubts import decides, describe_doubt
 from precision_debug.report.model import Verdict, count_coverage
 from precision_debug.report.words import explain_reason
 
-FP32 = ComparedSide(mode="ort_fp32", backend="", model="m", precision="float32")
-OPT = ComparedSide(mode="ort_opt", backend="", model="m", precision="model")
+FP32 = Side(mode="ort_fp32", backend="", model="m", precision="float32")
+OPT = Side(mode="ort_opt", backend="", model="m", precision="model")
 INT8 = dataclasses.replace(OPT, mode="ort_int8", precision="int8")
 FP16 = dataclasses.replace(OPT, mode="trt_fp16", precision="float16")
 
 
-def report_of(*rows: Row, target: ComparedSide = OPT, baseline: ComparedSide = FP32, **changes: Any) -> Report:
+def report_of(*rows: Row, target: Side = OPT, baseline: Side = FP32, **changes: Any) -> Report:
     return dataclasses.replace(make_report(0), rows=rows, target=target, baseline=baseline, scores={}, **changes)
 
 

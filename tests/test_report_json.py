@@ -15,7 +15,7 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.errors import OutputError
 from precision_debug.reasons import say
-from precision_debug.records import ComparedSide, Comparison, ModelFiles, Row, Status, TensorStats, Tolerance
+from precision_debug.records import Comparison, ModelFiles, Row, Side, Status, TensorStats, Tolerance
 from precision_debug.report import Report, write
 from precision_debug.report.formats.json import from_dict, load, to_dict
 from precision_debug.report.words import is_whole, reason_text
@@ -213,7 +213,7 @@ def test_reasons_keep_their_codes_and_older_files_their_sentences() -> None:
 
 
 def test_sides_keep_their_notes() -> None:
-    side = ComparedSide(mode="m", backend="b", model="x", notes=("one", "two"), versions={"a": "1"}, seconds=math.inf)
+    side = Side(mode="m", backend="b", model="x", notes=("one", "two"), versions={"a": "1"}, seconds=math.inf)
     report = dataclasses.replace(make_report(1), target=side)
     assert Report.load is not None
     assert from_dict(to_dict(report)).target == side

@@ -22,12 +22,12 @@ from precision_debug.claims import (
     verdict_of_search,
 )
 from precision_debug.cli import main
-from precision_debug.records import ComparedSide, Doubt
+from precision_debug.records import Doubt, Side
 from precision_debug.report.model import Report
 from precision_debug.search import Artefact, Fix
 from precision_debug.search.fix import STATES, KeptUnit
 
-FP32 = ComparedSide(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
+FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
 
 
 def report_of(*doubts: Doubt, **changes: Any) -> Report:

@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 import precision_debug
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.explain.workbench import HostWorkbench
-from precision_debug.protocols.session import send_progress_to
+from precision_debug.protocols.session import progress_to
 from precision_debug.records import Status
 
 MODES = ("torch_fp32", "torch_fp64", "torch_autocast_bf16", "torch_autocast_fp16", "torch_bf16")
@@ -431,7 +431,7 @@ def test_the_memory_of_a_step_is_said_beforehand() -> None:
     said: list[str] = []
     model = model_of(adamw)
     learned = sum(one.nbytes for one in model.module.parameters())
-    with send_progress_to(lambda text: said.append(str(text))):
+    with progress_to(lambda text: said.append(str(text))):
         opened(model, "torch_fp32", "backward").close()
         opened(model, "torch_fp32", "optimiser").close()
     found = [one for one in said if "take about" in one]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, require_available
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -84,5 +84,5 @@ class LiteRtBackend:
         return LiteRtKeep.of(spec, recipe(spec.mode))
 
     def _available(self, mode: str, where: str = "") -> Recipe:
-        require_available(availability(mode), mode, where=where or self.name)
+        demand(availability(mode), mode, where=where or self.name)
         return recipe(mode)

@@ -13,7 +13,7 @@ from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import Doubt, GraphOperator, InputMeta, TensorMeta
+from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from .engine.graph import BODIES, Graph, Value
 from .failures import running
@@ -122,7 +122,7 @@ class LiteRtSession:
         array = np.asarray(value)
         return round_values(array, narrow_type(one.dtype)) if one.dtype in {"float16", "bfloat16"} else array
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         value = self._graph.named.get(name)
         return None if value is None or value.place < 0 else self._graph.operator(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, require_available
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -60,5 +60,5 @@ class LlamaCppBackend:
         return LlamaCppKeep.of(spec, recipe(spec.mode))
 
     def _available(self, mode: str) -> Recipe:
-        require_available(availability(mode), mode, where=self.name)
+        demand(availability(mode), mode, where=self.name)
         return recipe(mode)

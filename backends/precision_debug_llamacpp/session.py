@@ -12,7 +12,7 @@ from precision_debug.feeds.check import engine_arrays
 from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import Doubt, GraphOperator, InputMeta, TensorMeta
+from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from .engine.file import GgufFile, Weight
 from .engine.graph import INPUT, OUTPUT, TYPES, Node, NodeCounter, Seen, attributes_of, list_nodes, read_node
@@ -92,13 +92,13 @@ class LlamaCppSession:
         array = np.asarray(value)
         return round_values(array, narrow_type(node.dtype)) if node.dtype in {"float16", "bfloat16"} else array
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         node = self._by_name.get(name)
         if node is None:
             return None
         parameters = {one: self._numbers(self._model.weights[one]) for one in node.weights}
-        return GraphOperator(op_type=node.op, attributes=attributes_of(node), parameters=parameters, reads=node.inputs)
+        return Operator(op_type=node.op, attributes=attributes_of(node), parameters=parameters, reads=node.inputs)
 
     def close(self) -> None:
         with self._one_run.closing():

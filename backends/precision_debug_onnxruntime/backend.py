@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.protocols import Capabilities, require_available
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason, as_reason
 from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -169,5 +169,5 @@ class OnnxRuntimeBackend:
         return tuple(remedies_of(recipe(spec.mode).change, spec.options, spec.model.model_file, culprits))
 
     def _available(self, mode: str) -> Recipe:
-        require_available(availability(mode), mode, where=self.name)
+        demand(availability(mode), mode, where=self.name)
         return recipe(mode)

@@ -14,7 +14,7 @@ from precision_debug.onnx.model import Model, read_tensor_shape
 from precision_debug.onnx.types import elem_of, numpy_dtype
 from precision_debug.protocols import Borrower, Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, GraphOperator, TensorMeta
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
 from .engine.ort_values import check_feeds
@@ -83,7 +83,7 @@ class OrtSession:
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
         return None if entry is None else engine_layout.round_as_engine(entry, value, self._constants)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer. As the source model has it, before a mode rounds, fuses or quantises it."""
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
         own = name if entry is None else entry.meta.origin or entry.meta.name

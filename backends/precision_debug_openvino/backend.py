@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, require_available
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -137,5 +137,5 @@ class OpenVinoBackend:
         return IrConfigurations()
 
     def _available(self, mode: str, where: str = "") -> Recipe:
-        require_available(availability(mode), mode, where=where or self.name)
+        demand(availability(mode), mode, where=where or self.name)
         return recipe(mode)

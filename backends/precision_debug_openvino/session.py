@@ -14,7 +14,7 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import UNFUSED, Doubt, GraphOperator, InputMeta, TensorMeta
+from precision_debug.records import UNFUSED, Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
 from .engine.graph import Graph, Key
@@ -254,7 +254,7 @@ class OpenVinoSession:
             return self._real.held(entry.value.name, value, entry.meta.dtype)
         return None if entry is None else isolate.round_as_held(value, entry.meta.dtype)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer; of what is inside a layer too."""
         value = self._graph.named.get(name) or self._graph.named.get(name.rpartition("@")[0])
         return None if value is None or value.op_type == "Input" else self._graph.operator(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import ModelError, UsageError
-from precision_debug.protocols import Capabilities, require_available
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, get_passed
@@ -100,7 +100,7 @@ class PaddleBackend:
         return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))
 
     def _require(self, mode: str, where: str) -> None:
-        require_available(modes.availability(mode), mode, where=where)
+        demand(modes.availability(mode), mode, where=where)
 
     def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
         """See BareRunner: a predictor without hooks, of the program as it is."""

@@ -13,7 +13,7 @@ from typing import Any
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, GraphOperator, TensorMeta
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from . import naming
 from .engine import framework
@@ -182,7 +182,7 @@ class HookSession:
         """See protocols.Replacer."""
         return self._operators.held(name, value)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         return self._operators.get(name)
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, require_available
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -109,5 +109,5 @@ class TensorRTBackend:
         return WeakKeep(spec=spec, recipe=chosen) if halves and not found.strong else found
 
     def _available(self, mode: str) -> Recipe:
-        require_available(availability(mode), mode, where=self.name)
+        demand(availability(mode), mode, where=self.name)
         return recipe(mode)

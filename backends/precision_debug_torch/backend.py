@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
-from precision_debug.protocols import Capabilities, FolderConfigurations, require_available
+from precision_debug.protocols import Capabilities, FolderConfigurations, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, get_passed
@@ -238,7 +238,7 @@ class TorchBackend:
         return self._opened(spec, feeds, comparer)
 
     def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], comparer: Comparer | None) -> Session:
-        require_available(modes.availability(spec.mode, step=setting(spec.options, "step") != "forward"), spec.mode)
+        demand(modes.availability(spec.mode, step=setting(spec.options, "step") != "forward"), spec.mode)
         session = open_model(
             self._model(spec), spec.mode, spec.options, feeds, comparer=comparer, on_close=self._closed
         )
@@ -283,7 +283,7 @@ class TorchBackend:
                 self._kept.clear()
 
     def _require(self, mode: str, where: str = "") -> None:
-        require_available(self.availability(mode), mode, where=where)
+        demand(self.availability(mode), mode, where=where)
 
 
 def open_model(

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from precision_debug.numbers import narrowing
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.narrowing import narrow_type
-from precision_debug.records import GraphOperator
+from precision_debug.records import Operator
 
 from .engine.call_values import fill_tensor, start_of
 from .naming import op_type
@@ -41,12 +41,12 @@ class Made:
     numbers: Mapping[str, float] = field(default_factory=dict)
     constants: tuple[str, ...] = ()
 
-    def operator(self, arrays: Mapping[str, Any]) -> GraphOperator:
+    def operator(self, arrays: Mapping[str, Any]) -> Operator:
         """With the constants' values; arrays: the model's tensors by name."""
         read = {name: _values(arrays[name]) for name in self.constants if name in arrays}
         found = {name: array for name, array in read.items() if array is not None}
         numbers = {name: np.float64(number) for name, number in self.numbers.items()}
-        return GraphOperator(op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers})
+        return Operator(op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers})
 
 
 class Replacing:
@@ -144,7 +144,7 @@ def _plain_arguments(func: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any],
     return plain, numbers
 
 
-def module_operator(module: Any, path: str) -> GraphOperator:
+def module_operator(module: Any, path: str) -> Operator:
     """Return a module as one operator: its own parameters, buffers and plain attributes."""
     attributes = {
         key: value
@@ -153,7 +153,7 @@ def module_operator(module: Any, path: str) -> GraphOperator:
     }
     own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
     arrays = {f"{path}.{name}" if path else name: _values(tensor) for name, tensor in own}
-    return GraphOperator(
+    return Operator(
         op_type=type(module).__name__, attributes=attributes,
         parameters={name: array for name, array in arrays.items() if array is not None},
     )  # fmt: skip

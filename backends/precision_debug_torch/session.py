@@ -18,7 +18,7 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Borrower, Comparer, Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import Doubt, GraphOperator, TensorMeta
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine.arithmetic import DROPOUTS, Arithmetic
 from .engine.call_values import WrittenConstants
@@ -176,7 +176,7 @@ class TorchSession:
         meta = self._meta(name)
         return None if meta is None else round_as_held(value, meta.dtype)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer. The constants are the model's own, before the mode cast them."""
         built, meta = self._built, self._meta(name)
         if built is None or meta is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.protocols import Capabilities, FolderConfigurations, require_available
+from precision_debug.protocols import Capabilities, FolderConfigurations, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -43,7 +43,7 @@ class VllmBackend:
 
     def travel(self, spec: SessionSpec, road: str, feeds: Feeds, hook: Hook) -> Mapping[str, Any]:
         """See ``protocols.Roads``: held against transformers in float64, which vLLM does not compute in."""
-        require_available(availability(spec.mode), spec.mode, where=self.name)
+        demand(availability(spec.mode), spec.mode, where=self.name)
         from .opening import travel_road
 
         return travel_road(spec, recipe(spec.mode), python_with_vllm(), road, feeds, hook)
@@ -61,7 +61,7 @@ class VllmBackend:
         return read_inputs(read_model(spec.model.path))
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
-        require_available(availability(spec.mode), spec.mode, where=self.name)
+        demand(availability(spec.mode), spec.mode, where=self.name)
         from .opening import open_session
 
         return open_session(spec, recipe(spec.mode), python_with_vllm(), feeds)

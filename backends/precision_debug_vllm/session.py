@@ -12,7 +12,7 @@ from precision_debug.feeds.check import engine_arrays
 from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, GraphOperator, InputMeta, TensorMeta
+from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from .failures import make_not_run_error
 from .make import Server, give_back
@@ -78,7 +78,7 @@ class VllmSession:
         array = np.asarray(value)
         return round_values(array, narrow_type(kind)) if kind in {"float16", "bfloat16"} else array
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         meta = next((one for one in self.tensors if one.name == name), None)
         if meta is None:
@@ -88,7 +88,7 @@ class VllmSession:
             self._server.ask({"do": "weight", "name": f"{name}.weight"})
             _, weight = self._server.hear()
             parameters = {} if weight is None else {f"{name}.weight": weight}
-        return GraphOperator(op_type=meta.op_type, parameters=parameters, reads=meta.inputs)
+        return Operator(op_type=meta.op_type, parameters=parameters, reads=meta.inputs)
 
     def close(self) -> None:
         with self._one_run.closing():

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..inspector import EngineLayer
 from ..reasons import Reason, ReasonOrText
-from ..records import ComparedSide, Doubt, Explanation, InputInfo, MetricChange, Number, Row, RunSpec, SamplesRead
+from ..records import Doubt, Explanation, InputInfo, MetricChange, Number, Row, RunSpec, SamplesRead, Side
 
 __all__ = [
     "Claim",
@@ -140,10 +140,10 @@ class JudgedReport(Protocol):
     def spec(self) -> RunSpec: ...
 
     @property
-    def baseline(self) -> ComparedSide: ...
+    def baseline(self) -> Side: ...
 
     @property
-    def target(self) -> ComparedSide: ...
+    def target(self) -> Side: ...
 
     @property
     def inputs(self) -> tuple[InputInfo, ...]: ...

@@ -18,7 +18,7 @@ from ..numbers.number_types import find_promise
 from ..onnx.types import FLATTENS, shortest_float
 from ..protocols import Replacer
 from ..reasons import say
-from ..records import Culprit, GraphOperator, Row, TensorMeta
+from ..records import Culprit, Operator, Row, TensorMeta
 from .introduced import Alone
 from .operators import MOVE, plain_type
 from .subject import Subject
@@ -103,7 +103,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
     )
 
 
-def _operator_behind_casts(target: Replacer, name: str, mine: GraphOperator | None) -> GraphOperator | None:
+def _operator_behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:
     """Return the target's operator of a tensor; what a cast reads where the baseline has none: a converted file's
     outputs."""
     found = target.operator(name)
@@ -148,7 +148,7 @@ class _Pair:
 
 
 def _compare_region_constants(
-    subject: Subject, name: str, mine: GraphOperator, theirs: GraphOperator
+    subject: Subject, name: str, mine: Operator, theirs: Operator
 ) -> list[_Pair] | None:
     """Return the constants that differ between an operator and the several in its place, by what is really read,
     whatever their names and however they lie; None where either side reads others than such pairs."""
@@ -241,7 +241,7 @@ def _name_constant(key: str, other: str) -> str:
 
 
 def _find_other_form(
-    subject: Subject, case: Case | None, mine: GraphOperator, theirs: GraphOperator, name: str
+    subject: Subject, case: Case | None, mine: Operator, theirs: Operator, name: str
 ) -> Evidence:
     """That the target has another operator there; {} where the same two stand for one another elsewhere and agree."""
     if case is not None:
@@ -256,7 +256,7 @@ def _find_other_form(
     return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
 
 
-def _target_operator(subject: Subject, row: Row) -> GraphOperator | None:
+def _target_operator(subject: Subject, row: Row) -> Operator | None:
     target = subject.operators()[1]
     return None if target is None else target.operator(row.target_name)
 
@@ -292,7 +292,7 @@ weights of the same size that have nothing to do with each other are 1.4 apart."
 
 
 def _compare_enclosing_operators(
-    baseline: Replacer, target: Replacer, mine: GraphOperator, theirs: GraphOperator
+    baseline: Replacer, target: Replacer, mine: Operator, theirs: Operator
 ) -> Evidence:
     """Return what the operators in whose bodies two equal ones are do not share: a scan's direction, a loop's count; {}
     where they are in none, or in equal ones. That is told of what computes otherwise inside: only there it is seen."""
@@ -329,7 +329,7 @@ def _add_inner_operator(difference: Evidence, meta: TensorMeta) -> Evidence:
     return {**difference, "name": f"{difference['name']} ({meta.op_type} {meta.name})"}
 
 
-def _operators_in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[GraphOperator, GraphOperator] | None:
+def _operators_in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:
     """Return a tensor's operators as two files of one format have them, where engines have other words for one
     operator; None where they are not of one kind: a file may have several where the other has one."""
     return next(
@@ -339,7 +339,7 @@ def _operators_in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple
 
 def _list_operators_in_files(
     subject: Subject, meta: TensorMeta, there: str
-) -> Iterator[tuple[GraphOperator, GraphOperator]]:
+) -> Iterator[tuple[Operator, Operator]]:
     """Yield the same, of whatever kind, by each of the names that the target's may have."""
     running = subject.targets.get(there)
     for name in dict.fromkeys((running.origin if running is not None else "", there, meta.name)):
@@ -442,7 +442,7 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
     return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
 
 
-def _reads_others_there(subject: Subject, name: str, mine: GraphOperator, theirs: GraphOperator) -> Evidence:
+def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Operator) -> Evidence:
     """Return the same of two files of which engines keep the names; {} where what either reads was not compared."""
     mapped = tuple(subject.partner.get(read, "") for read in theirs.reads)
     if mapped == mine.reads or not {*mapped, *mine.reads} <= subject.row_of.keys():
@@ -504,7 +504,7 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
     return {"what": say("an_input"), "name": name, "base": read, "target": f"{told} of {read}"}
 
 
-def _find_other_constant(mine: GraphOperator, theirs: GraphOperator) -> Evidence:
+def _find_other_constant(mine: Operator, theirs: Operator) -> Evidence:
     """Return a constant that the other framework's operator has, too, with other values; {} where each has its equal,
     or where one of them has a batch norm's folded into its own, which are then no constants of the other."""
     if _is_batch_norm(mine) != _is_batch_norm(theirs):
@@ -521,7 +521,7 @@ def _find_other_constant(mine: GraphOperator, theirs: GraphOperator) -> Evidence
     return {}
 
 
-def _is_batch_norm(operator: GraphOperator) -> bool:
+def _is_batch_norm(operator: Operator) -> bool:
     return "batchnorm" in operator.op_type.lower().replace("_", "")
 
 
@@ -530,7 +530,7 @@ def _acts(op_type: str) -> bool:
     return "cast" in op_type.lower() or plain_type(op_type) not in MOVE
 
 
-def _find_other_attribute(mine: GraphOperator, theirs: GraphOperator) -> Evidence:
+def _find_other_attribute(mine: Operator, theirs: Operator) -> Evidence:
     """Return an attribute, or the only number that each of two frameworks' operators reads, with another value; {}
     where what both say is the same."""
     own, others = _list_number_attributes(mine), _list_number_attributes(theirs)
@@ -561,7 +561,7 @@ _OFF = {"exclusive", "reverse"}
 _SAME_WORD = {"eps": "epsilon", "stride": "strides", "dilation": "dilations", "groups": "group"}
 
 
-def _list_number_attributes(operator: GraphOperator) -> dict[str, tuple[float, ...]]:
+def _list_number_attributes(operator: Operator) -> dict[str, tuple[float, ...]]:
     """Attributes that are numbers, in words that frameworks share; axes are counted from either end."""
     found: dict[str, tuple[float, ...]] = {}
     for key, value in operator.attributes.items():
@@ -590,7 +590,7 @@ _OF_ITS_RESULT = frozenset({"Unsqueeze"})
 """Operators that count axes of what they give."""
 
 
-def _cut(moves: GraphOperator, first: Any, second: Any) -> bool:
+def _cut(moves: Operator, first: Any, second: Any) -> bool:
     """Return whether an operator that only moves elements moves another number of them there: it does not choose how
     many it reads, so whoever was before it cut the work differently, and this is no fault of its own."""
     if plain_type(moves.op_type) not in MOVE:
@@ -616,7 +616,7 @@ def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
 
 
 def _compare_operators(
-    mine: GraphOperator, theirs: GraphOperator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
+    mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
 ) -> Evidence:
     """case: see ``find_file_difference``. axes: how many the first tensor that it reads and its result have; None
     where that is

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, GraphOperator, Stored
+from ..records import Culprit, Operator, Stored
 from .effects import Carried, Sink, carry_errors_together
 from .introduced import MASK, Alone
 from .operator_facts import error_share
@@ -375,7 +375,7 @@ def _run_with(case: Case, source: str, put: Array | None) -> dict[str, Array]:
     return seen
 
 
-def _list_quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, GraphOperator]]:
+def _list_quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, Operator]]:
     """Yield the quantising operators of the target's file between the compared tensors and one, each with what it
     reads."""
     target, row = subject.operators()[1], subject.row_of[name]

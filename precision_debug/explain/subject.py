@@ -18,7 +18,7 @@ from ..numbers.told import Tokens
 from ..onnx.removed_activations import Removed
 from ..pairing.align import strip_iteration
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
-from ..records import GraphOperator, Row, TensorMeta, TensorStats
+from ..records import Operator, Row, TensorMeta, TensorStats
 from .operators import BODIES, CASTS, JOIN, MOVE, find_rounded_numbers, plain_type
 from .units import (
     FEW_STEPS,
@@ -84,7 +84,7 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     two_frameworks: bool = False
-    in_files: Callable[[str, str], tuple[GraphOperator, GraphOperator] | None] | None = None
+    in_files: Callable[[str, str], tuple[Operator, Operator] | None] | None = None
     removed: Callable[[], Mapping[str, Removed]] = dict
     operators_alone: Callable[[], Operators | None] | None = None
     fails: bool = False

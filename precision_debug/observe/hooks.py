@@ -26,7 +26,7 @@ from ..pairing.align import Alignment, Pair, strip_iteration
 from ..pairing.packed import find_packed_parts
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
-from ..records import ComparedSide, Comparison, Row, Status, TensorMeta, TensorStats, Tolerance
+from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from ..settings.options import check_tolerance
 from .lockstep import Meeting
 from .loops import ENDS, KEPT, MergedRows, MergedStats, Turns
@@ -121,7 +121,7 @@ class SaveBaseline:
         self.store: BaselineStore = store if store is not None else Store()
         self.stats: dict[str, TensorStats] = {}
         self.announced: tuple[TensorMeta, ...] = ()
-        self.side: ComparedSide | None = None
+        self.side: Side | None = None
         self._names = None if names is None else frozenset(names)
         self._wanted = wanted
         self._on_saved = on_saved
@@ -142,7 +142,7 @@ class SaveBaseline:
         """Return the type of the operator that produced a tensor."""
         return self._types.get(key, otherwise)
 
-    def announce(self, tensors: Sequence[TensorMeta], side: ComparedSide) -> None:
+    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
         """What the run that was shown has, and who it is; a watched predictor says it after each run."""
         self.announced, self.side = tuple(tensors), side
 
@@ -300,7 +300,7 @@ class CheckTarget:
         )
         self.baseline = baseline
         self.announced: tuple[TensorMeta, ...] = ()
-        self.side: ComparedSide | None = None
+        self.side: Side | None = None
         self._alignment = alignment
         metas = alignment.target if alignment is not None else ()
         self._part_of = {meta.name: part for meta in metas if (part := meta.extra.get("Part of"))}
@@ -389,7 +389,7 @@ class CheckTarget:
             self._tell_merged()
         return True
 
-    def announce(self, tensors: Sequence[TensorMeta], side: ComparedSide) -> None:
+    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
         """See SaveBaseline."""
         self.announced, self.side = tuple(tensors), side
 

@@ -18,7 +18,7 @@ from ..errors import OutputError, UsageError
 from ..numbers.arrays import as_array
 from ..protocols import Feeds, Hook, Session, Watching
 from ..reasons import Reason, as_reason
-from ..records import ComparedSide, TensorMeta
+from ..records import Side, TensorMeta
 
 __all__ = ["Shown", "Watched", "training", "watch"]
 
@@ -211,8 +211,8 @@ class Watched:
             return True
         return outputs if isinstance(feeds, Mapping) else [self._outputs[name] for name in self._keys]
 
-    def _side(self) -> ComparedSide:
-        return ComparedSide(
+    def _side(self) -> Side:
+        return Side(
             mode="watched", backend=self._backend, model="", versions=dict(self._session.versions),
             notes=tuple(map(as_reason, self._session.notes)), tensors=len(self._session.tensors),
         )  # fmt: skip

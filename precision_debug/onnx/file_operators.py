@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..records import GraphOperator, Stored
+from ..records import Operator, Stored
 from .graph import iterate_graphs
 from .model import Model
 from .types import with_defaults
@@ -73,12 +73,12 @@ class FileOperators:
             for inner in body.node for name in inner.output if name
         }  # fmt: skip
 
-    def operator_of(self, name: str) -> GraphOperator | None:
+    def operator_of(self, name: str) -> Operator | None:
         """Return the node that makes a tensor; None where no node does, or more than one."""
         node = self._makers.get(name)
         return None if node is None else self.described(node)
 
-    def described(self, node: Any) -> GraphOperator:
+    def described(self, node: Any) -> Operator:
         """Return a node of the graph as an Operator, with the defaults of attributes that it leaves out."""
         from onnx import helper
 
@@ -100,7 +100,7 @@ class FileOperators:
         )
         reads = tuple(name for name in node.input if name and name not in constants)
         inside = next((self._owners[name] for name in node.output if name in self._owners), "")
-        return GraphOperator(
+        return Operator(
             op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads, inside=inside
         )  # fmt: skip
 

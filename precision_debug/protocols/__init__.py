@@ -69,10 +69,10 @@ __all__ = [
     "Watching",
     "WeightKeeper",
     "Workbench",
+    "demand",
     "is_line",
     "is_switch",
-    "require_available",
-    "send_progress_to",
+    "progress_to",
     "tell",
     "without",
 ]
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         Watcher,
         Watching,
         WeightKeeper,
-        require_available,
+        demand,
     )
     from .configuring import ABSENT, Absent, Configurations, Configurer, FolderConfigurations, Place
     from .description import DescribedLayer, DescribedWeight, Describer, Description, Refused, Survey, Surveyor
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
         Replace,
         Replacer,
         Session,
-        send_progress_to,
+        progress_to,
         tell,
     )
     from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor, Workbench

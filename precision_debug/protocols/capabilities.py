@@ -26,7 +26,7 @@ __all__ = [
     "AloneFiles", "AloneScripter", "Backend", "BareRunner", "BaselineChooser", "Capabilities", "Describer",
     "Exporter", "Follower", "HoldsNarrower", "Ladder", "Layer", "LayerKeeper", "Matches", "Namesake", "OnDevice",
     "OnDeviceAlone", "Operator", "OperatorRunner", "Operators", "Pairer", "PrecisionReader", "Roads", "Rung",
-    "Switch", "Watcher", "WeightKeeper", "require_available",
+    "Switch", "Watcher", "WeightKeeper", "demand",
 ]  # fmt: skip
 
 
@@ -410,7 +410,7 @@ class Backend(Protocol):
         """
 
 
-def require_available(available: Availability, mode: str, *, where: str = "") -> None:
+def demand(available: Availability, mode: str, *, where: str = "") -> None:
     """Raise BackendUnavailable where a mode cannot run here. where: the model's file, or the backend."""
     if not available.ok:
         what = say("cannot_run_here", mode=mode, needs=available.needs)

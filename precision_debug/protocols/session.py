@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import BackendError
 from ..reasons import Reason
-from ..records import Doubt, GraphOperator, TensorMeta
+from ..records import Doubt, Operator, TensorMeta
 from .tensors import Feeds, Hook
 
 if TYPE_CHECKING:
     from ..inspector import EngineLayer
 
 __all__ = [
-    "Executed", "OneRun", "PrecisionReader", "ProgressReader", "Replace", "Replacer", "Session", "send_progress_to",
+    "Executed", "OneRun", "PrecisionReader", "ProgressReader", "Replace", "Replacer", "Session", "progress_to",
     "tell",
 ]  # fmt: skip
 
@@ -106,7 +106,7 @@ class Replacer(Session, Protocol):
         That is the array rounded, or quantised and back, in its own type and layout. What is finite stays finite, at
         the type's limits. None: not known."""
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """Return the operator that makes a tensor, with the constants that it reads; None where that is not known."""
 
 
@@ -182,7 +182,7 @@ def tell(text: Reason) -> None:
 
 
 @contextmanager
-def send_progress_to(listener: Callable[[Reason], None]) -> Iterator[None]:
+def progress_to(listener: Callable[[Reason], None]) -> Iterator[None]:
     """Send what this thread's sessions tell to the listener."""
     before = _LISTENER.set(listener)
     try:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ..safety.late import make_lazy_exports
 
-__all__ = ["ComparedSide", "InputInfo", "Report", "Verdict", "list_endings", "make_ready", "write"]
+__all__ = ["InputInfo", "Report", "Side", "Verdict", "list_endings", "make_ready", "write"]
 
 if TYPE_CHECKING:
     from .formats import list_endings, write
-    from .model import ComparedSide, InputInfo, Report, Verdict
+    from .model import InputInfo, Report, Side, Verdict
     from .outputs import make_ready
 
 __getattr__ = make_lazy_exports(

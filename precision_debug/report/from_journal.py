@@ -19,7 +19,6 @@ from ..observe.sample_columns import ITERATIONS
 from ..pairing.align import Alignment, strip_iteration
 from ..reasons import Reason, say
 from ..records import (
-    ComparedSide,
     Comparison,
     Introduced,
     ModelFiles,
@@ -27,6 +26,7 @@ from ..records import (
     Row,
     RunSpec,
     SamplesRead,
+    Side,
     Status,
     TensorMeta,
     TensorStats,
@@ -62,8 +62,8 @@ class _ReportState:
 
     failure: str
     spec: RunSpec = field(default_factory=lambda: RunSpec(model=ModelFiles(), run_mode=""))
-    sides: dict[str, ComparedSide] = field(
-        default_factory=lambda: {name: ComparedSide(mode="", backend="", model="") for name in ("baseline", "target")}
+    sides: dict[str, Side] = field(
+        default_factory=lambda: {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
     )
     tensors: dict[str, tuple[TensorMeta, ...]] = field(default_factory=lambda: {"baseline": (), "target": ()})
     paired: events.Paired = field(default_factory=lambda: events.Paired(pairs={}))

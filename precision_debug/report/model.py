@@ -16,7 +16,7 @@ from ..inspector import EngineLayer
 from ..numbers.number_types import QUANTISED
 from ..numbers.told import Portrait, Repeats, TokenEffects, Tokens
 from ..reasons import Reason, ReasonOrText
-from ..records import ComparedSide, Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Status
+from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Side, Status
 from ..search import Fix, ToKeep
 from .formats import format_of, write
 from .values import is_newly_broken
@@ -25,7 +25,7 @@ from .words import is_whole
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMAT_VERSION", "ComparedSide", "Coverage", "InputInfo", "Report", "Verdict", "count_coverage"]
+__all__ = ["FORMAT_VERSION", "Coverage", "InputInfo", "Report", "Side", "Verdict", "count_coverage"]
 
 
 # How much of the model the comparison covers, and what of the rest is explained.
@@ -121,8 +121,8 @@ class Report:
 
     rows: tuple[Row, ...]
     spec: RunSpec
-    baseline: ComparedSide
-    target: ComparedSide
+    baseline: Side
+    target: Side
     inputs: tuple[InputInfo, ...] = ()
     inputs_file: str = ""
     inputs_source: ReasonOrText = ""

@@ -18,7 +18,7 @@ from ..inspector import find_real_precision
 from ..numbers.number_types import CONVERTS, PRECISIONS, QUANTISED, find_promise, number_type
 from ..numbers.told import Repeats
 from ..reasons import Text, same
-from ..records import ComparedSide, ModelFiles, Row, Slices, Status
+from ..records import ModelFiles, Row, Side, Slices, Status
 from ..safety.untrusted import find_linked_file
 from .model import Report
 from .words import count, explain_reason, format_duration, format_figure, format_percent, format_shape
@@ -306,7 +306,7 @@ def _files_text(model: ModelFiles) -> str:
     return "  ".join(path for path in (model.path, model.params_file) if path)
 
 
-def _side_lines(title: Text, side: ComparedSide) -> list[tuple[Cell, Cell]]:
+def _side_lines(title: Text, side: Side) -> list[tuple[Cell, Cell]]:
     parts = [part for part in (side.backend, format_duration(side.seconds)) if part]
     lines = [label_and_value(title, f"{side.mode} ({', '.join(parts)})" if parts else side.mode)]
     if side.simulation:

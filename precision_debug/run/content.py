@@ -31,7 +31,7 @@ from ..errors import ModelError, PrecisionDebugError, RecordingError
 from ..numbers.arrays import as_array
 from ..ownership import LIST, is_ours
 from ..protocols import Feeds
-from ..records import ComparedSide, Doubt, FileState, ModelFiles, RunSpec
+from ..records import Doubt, FileState, ModelFiles, RunSpec, Side
 from ..report.formats.json import compute_digest, from_dict, read_file_state, to_dict
 from ..report.from_journal import report_of_events
 from ..report.model import Report
@@ -691,7 +691,7 @@ def with_changes(report: Report, what: str) -> Report:
     return dataclasses.replace(report, target=target, baseline=baseline)
 
 
-def _check_side(side: ComparedSide, model: ModelFiles, what: str, when: str) -> ComparedSide:
+def _check_side(side: Side, model: ModelFiles, what: str, when: str) -> Side:
     if not side.digest or side.stored:
         return side
     _, doubts = compare_with_stored(what, "", when, side.digest, model, named=True)

@@ -24,7 +24,7 @@ from ..onnx.model import read_model
 from ..onnx.removed_activations import Removed, map_wrongly_removed
 from ..protocols import Feeds, Hook, Operators, Replace, Replacer, Session
 from ..reasons import Reason, say
-from ..records import UNFUSED, Doubt, Explanation, GraphOperator, Row, Status
+from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
 from ..search import ToKeep
 from ..settings.options import parse_variants
 from .agreeing import with_agreement
@@ -131,7 +131,7 @@ class StandIn:
         """See protocols.Replacer."""
         return self._operators.held(name, value)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         return self._operators.operator(name)
 
@@ -413,7 +413,7 @@ def _make_removed_reader(base: Opening, target: Opening) -> Callable[[], Mapping
 
 def _make_file_operators_reader(
     base: Opening, target: Opening
-) -> Callable[[str, str], tuple[GraphOperator, GraphOperator] | None] | None:  # fmt: skip
+) -> Callable[[str, str], tuple[Operator, Operator] | None] | None:  # fmt: skip
     """See explain.Subject. Of two ONNX files that two engines run: one engine says it of both in its own words."""
     first, second = (opening.spec.model.model_file for opening in (base, target))
     of_onnx = first.lower().endswith(".onnx") and second.lower().endswith(".onnx")
@@ -424,7 +424,7 @@ def _make_file_operators_reader(
     def files() -> tuple[FileOperators, FileOperators]:
         return FileOperators(read_model(first)), FileOperators(read_model(second))
 
-    def held(name: str, there: str) -> tuple[GraphOperator, GraphOperator] | None:
+    def held(name: str, there: str) -> tuple[Operator, Operator] | None:
         try:
             one, other = (file.operator_of(key) for file, key in zip(files(), (name, there), strict=True))
         except PrecisionDebugError:

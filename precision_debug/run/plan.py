@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import recording, registry
 from ..errors import ModelError, RecordingError, UsageError
 from ..numbers.cores import count_shared_cores
-from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, require_available
+from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
 from ..reasons import say, suggest_nearest
 from ..recording.format import TENSORS
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
@@ -172,7 +172,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     made: dict[str, Opening] = {}
     for opening, taker, options in zip(sides, takers, shared, strict=True):
         if opening.backend is not None and check_machine:
-            require_available(opening.backend.availability(taker.mode), taker.mode)
+            demand(opening.backend.availability(taker.mode), taker.mode)
         common = {one.name: value for one, value in iterate_differing(spec) if taker.find(one.name) is not None}
         folder = Path(work_dir, taker.side)
         if work_dir:

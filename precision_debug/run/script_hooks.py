@@ -24,7 +24,7 @@ from ..observe.watch import Watched
 from ..pairing.align import align
 from ..protocols import Feeds
 from ..reasons import Reason, say
-from ..records import ComparedSide, ModelFiles, RunSpec, TensorMeta
+from ..records import ModelFiles, RunSpec, Side, TensorMeta
 from ..report.complete_table import make_complete_table
 from ..report.model import Report
 from ..report.sections import describe_machine, local_time
@@ -84,8 +84,8 @@ def report_of_hooks(check: CheckTarget) -> Report:
     return Report(
         rows=rows,
         spec=spec,
-        baseline=base.side or ComparedSide(mode="hook", backend="", model="", tensors=len(base.tensors)),
-        target=check.side or ComparedSide(mode="hook", backend="", model="", tensors=len(check.tensors)),
+        baseline=base.side or Side(mode="hook", backend="", model="", tensors=len(base.tensors)),
+        target=check.side or Side(mode="hook", backend="", model="", tensors=len(check.tensors)),
         machine=describe_machine(),
         started=local_time(),
         notes=tuple(notes),

@@ -12,7 +12,7 @@ from ..errors import InputError, PrecisionDebugError
 from ..pairing.arrangement import Arrangement, arrange, put_back
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
 from ..reasons import say
-from ..records import GraphOperator, TensorMeta
+from ..records import Operator, TensorMeta
 
 __all__ = ["ArrangedSession", "CutSession"]
 
@@ -69,7 +69,7 @@ class ArrangedSession:
         found = self._replacer.held(name, put_back(value, how, how.shape))
         return None if found is None else arrange(found, how)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         return self._replacer.operator(name)
 
@@ -162,7 +162,7 @@ class CutSession:
         """See protocols.Replacer."""
         return self._replacer.held(name, value)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         return self._replacer.operator(name)
 

@@ -19,9 +19,9 @@ from ..inspector import find_real_precision, has_body
 from ..numbers.cores import count_cores_of_each
 from ..numbers.number_types import BEFORE_ROUNDING, BEHIND_FLOAT32, CONVERTS, MIXED, QUANTISED, Precision, find_promise
 from ..observe.loops import merge_iterations
-from ..protocols import Executed, Feeds, Hook, Session, send_progress_to
+from ..protocols import Executed, Feeds, Hook, Session, progress_to
 from ..reasons import Reason, say
-from ..records import ComparedSide, Doubt, TensorMeta
+from ..records import Doubt, Side, TensorMeta
 from ..settings import SIDES
 from .content import compare_with_stored, list_model_files
 from .journal import Journal
@@ -234,7 +234,7 @@ class OpenSide:
         """See ``guard_call``; an error of an engine says which sizes were our choice, as they may not be what it
         needs."""
         try:
-            with send_progress_to(self._stage):
+            with progress_to(self._stage):
                 return guard_call(self.opening.label, call)
         except BackendError as error:
             if not self.feed_set.chosen:
@@ -276,7 +276,7 @@ class OpenSide:
 
     def _tell(self, tensors: Sequence[TensorMeta]) -> None:
         opening, session = self.opening, getattr(self, "session", None)
-        info = ComparedSide(
+        info = Side(
             mode=opening.label,
             backend=opening.backend.name if opening.backend else "recording",
             model=opening.spec.model.path if opening.backend else opening.label,

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..numbers.arrays import as_array
-from ..protocols import Feeds, Handed, Keep, Session, require_available
+from ..protocols import Feeds, Handed, Keep, Session, demand
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
 from ..search import Evaluation
@@ -198,7 +198,7 @@ class Trials:
     def _as(self, mode: str, model: str, options: Mapping[str, Any]) -> Opening:
         files = ModelFiles(model_file=model) if model else self.opening.spec.model
         backend, run_mode = find(files, mode)
-        require_available(backend.availability(mode), mode)
+        demand(backend.availability(mode), mode)
         table = {setting.name: setting for setting in backend.settings}
         shared = {name: value for name, value in self.opening.spec.options.items() if not self._reads(name)}
         own = {name: value for name, value in self.opening.spec.options.items() if name in table and not model}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.records import GraphOperator
+from precision_debug.records import Operator
 
 from ..naming import dtype_of, operator_type
 from .flat import Flat, scale_of
@@ -81,7 +81,7 @@ class Graph:
             for value in self.values.values() for index in (value.index, *value.constants)
         )  # fmt: skip
 
-    def operator(self, value: Value) -> GraphOperator:
+    def operator(self, value: Value) -> Operator:
         """With its options as plain values, and its constants in real numbers."""
         op, tensors = self.flat.main.operators[value.place], self.flat.main.tensors
         constants = {}
@@ -90,7 +90,7 @@ class Graph:
             array = self.flat.array(tensors[index]) if array is None else array
             if array is not None:
                 constants[tensors[index].name.decode()] = array
-        return GraphOperator(
+        return Operator(
             op_type=value.op_type, attributes=_list_plain_options(op.builtinOptions), parameters=constants
         )
 

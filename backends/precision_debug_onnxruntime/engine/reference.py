@@ -16,7 +16,7 @@ from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer, Session
 from precision_debug.reasons import Plain, Reason, list_some
-from precision_debug.records import Doubt, GraphOperator, SessionSpec, TensorMeta
+from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
 
 from ..reasons import say
 from .ort_values import check_feeds
@@ -113,7 +113,7 @@ class _ReferenceSession:
         entry = next((one for one in self._entries if one.meta.name == name and one.value.name in self._real), None)
         return None if entry is None else self._real.held(entry.value.name, value, entry.meta.dtype)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         return self._source.operator_of(name) or self._source.operator_of(name.rpartition("@")[0])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.records import GraphOperator
+from precision_debug.records import Operator
 
 from ..naming import dtype_of, name_operators, port_name, shape_of
 
@@ -71,7 +71,7 @@ class Graph:
         """By every name."""
         return {name: value for value in self.values.values() for name in value.names}
 
-    def operator(self, value: Value) -> GraphOperator:
+    def operator(self, value: Value) -> Operator:
         """Return the operator that makes a tensor, as the source model has it: with the weight of a product whose bias
         is an operator of its own here."""
         parts, waiting = [value], list(value.reads)
@@ -81,7 +81,7 @@ class Graph:
                 parts.append(part)
                 waiting.extend(part.reads)
         constants = {name: array for part in reversed(parts) for name, array in part.constants().items()}
-        return GraphOperator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants)
+        return Operator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants)
 
     def computed(self) -> Iterator[Value]:
         """Everything but inputs and constants, of the main graph."""

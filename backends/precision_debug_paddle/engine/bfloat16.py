@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.protocols import Feeds, Session, send_progress_to
+from precision_debug.protocols import Feeds, Session, progress_to
 
 from .. import naming
 from .fetchable import Trace
@@ -118,7 +118,7 @@ def estimate_opening_seconds(opened: Callable[[], Session], builds: int) -> floa
     """
     told: list[float] = []
     begun = time.monotonic()
-    with send_progress_to(lambda _text: told.append(time.monotonic())):
+    with progress_to(lambda _text: told.append(time.monotonic())):
         session = opened()
         try:
             _ = session.tensors  # that is when they are built

@@ -19,7 +19,7 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.reasons import say as core
-from precision_debug.records import Doubt, GraphOperator, TensorMeta
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from ..failures import our_errors
 from ..modes import Recipe
@@ -130,7 +130,7 @@ class DygraphSession:
         array = np.asarray(value)
         return None if meta is None else array if array.dtype.kind != "f" else round_as_type(array, meta.dtype)
 
-    def operator(self, name: str) -> GraphOperator | None:
+    def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         call = self._calls.get(name)
         if call is None or self._module is None:
@@ -140,7 +140,7 @@ class DygraphSession:
         parameters = {
             held[id(tensor)]: _array(tensor) for _, tensor in iterate_leaves(arguments, "") if id(tensor) in held
         }
-        return GraphOperator(op_type=op_type, attributes=dict(_plain(arguments, "")), parameters=parameters)
+        return Operator(op_type=op_type, attributes=dict(_plain(arguments, "")), parameters=parameters)
 
     def close(self) -> None:
         self._module = None

@@ -9,7 +9,7 @@ import numpy as np
 
 from precision_debug.errors import ModelError
 from precision_debug.numbers.narrowing import narrow_type, round_values
-from precision_debug.records import GraphOperator
+from precision_debug.records import Operator
 
 from ..model import Model
 from .onnx_export import weights_of
@@ -32,7 +32,7 @@ class Operators:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def get(self, name: str) -> GraphOperator | None:
+    def get(self, name: str) -> Operator | None:
         """See protocols.Replacer.operator."""
         return self._operators.get(name) or self._operators.get(_name_operator(name))
 
@@ -58,7 +58,7 @@ class Operators:
             return {}
 
     @functools.cached_property
-    def _operators(self) -> dict[str, GraphOperator]:
+    def _operators(self) -> dict[str, Operator]:
         program: Any = self._model.program
         numbers = program.scalars() if isinstance(program, PirProgram) else {}
         found = {}
@@ -67,7 +67,7 @@ class Operators:
             for place, values in numbers.get(name, {}).items():
                 parameters[f"{name}, input {place}"] = np.asarray(values, np.float32)
             kept = {key: value for key, value in attributes.items() if key not in _SAY_NOTHING}
-            found[name] = GraphOperator(op_type=kind, attributes=kept, parameters=parameters)
+            found[name] = Operator(op_type=kind, attributes=kept, parameters=parameters)
         return found
 
 

@@ -14,7 +14,7 @@ from ...codec import decode, encode, parse_json
 from ...errors import OutputError
 from ...numbers.born import make_infinite, make_introduced_infinite
 from ...reasons import say
-from ...records import ComparedSide, FileState, ModelFiles, Row, RunSpec, Status, TensorStats, Tolerance
+from ...records import FileState, ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from ...safety.untrusted import refuse_special
 from ...search.fix import STATES
 from ..blame import describe_culprit, named_culprits
@@ -72,8 +72,8 @@ def _check_kinds(report: Report) -> Report:
     anything."""
     expected: list[tuple[str, Any, type]] = [
         ("spec", report.spec, RunSpec),
-        ("baseline", report.baseline, ComparedSide),
-        ("target", report.target, ComparedSide),
+        ("baseline", report.baseline, Side),
+        ("target", report.target, Side),
         ("rows", report.rows, tuple),
         ("inputs", report.inputs, tuple),
     ]
