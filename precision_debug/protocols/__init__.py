@@ -142,7 +142,7 @@ __getattr__ = make_lazy_exports(
         "capabilities": (
             "AloneFiles AloneScripter Backend BaselineChooser Capabilities Exporter Follower Ladder Layer "
             "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer "
-            "Roads Rung Switch Watcher Watching WeightKeeper require_available"
+            "Roads Rung Switch Watcher Watching WeightKeeper demand"
         ),
         "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations Place",
         "description": "DescribedLayer DescribedWeight Describer Description Refused Survey Surveyor",
@@ -151,7 +151,7 @@ __getattr__ = make_lazy_exports(
             "is_switch without"
         ),
         "session": (
-            "Executed OneRun PrecisionReader ProgressReader Replace Replacer Session send_progress_to tell"
+            "Executed OneRun PrecisionReader ProgressReader Replace Replacer Session progress_to tell"
         ),
         "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor Workbench",
     },

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __getattr__ = make_lazy_exports(
     __name__, {
         "formats": "list_endings write",
-        "model": "InputInfo Report ComparedSide Verdict",
+        "model": "InputInfo Report Side Verdict",
         "outputs": "make_ready",
     }
 )
