@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import ModelError
+from precision_debug.records import ModelFiles, SessionSpec
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -152,13 +154,16 @@ FORMATS: Mapping[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def packed(folder: Path, base: Path, method: str, worse: str = "") -> dict[str, Any]:
-    """Write a folder whose linear layers are packed, and return what they stand for. worse: one of two bits."""
+def packed(
+    folder: Path, base: Path, method: str, worse: str = "", without: frozenset[str] = frozenset(), **more: Any
+) -> dict[str, Any]:
+    """Write a folder whose linear layers are packed, and return what they stand for. worse: one of two bits. without:
+    layers that stay as they are. more: what the quantiser says of itself."""
     from safetensors.torch import load_file, save_file
 
     pack, said = FORMATS[method]
     state, stands, head = dict(load_file(base / "model.safetensors")), {}, {"format": "pt"}
-    for name in LINEAR:
+    for name in [one for one in LINEAR if one not in without]:
         weight = state.pop(f"{name}.weight").double().numpy()
         if name == worse:
             step = np.abs(weight).max()
@@ -169,7 +174,7 @@ def packed(folder: Path, base: Path, method: str, worse: str = "") -> dict[str, 
         state |= {f"{name}.{part}": one.contiguous() for part, one in parts.items()}
     folder.mkdir()
     config = json.loads((base / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": said}), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": said | more}), encoding="utf-8")
     save_file(state, folder / "model.safetensors", metadata=head)
     return stands
 
@@ -249,8 +254,36 @@ def test_a_search_finds_the_module_that_halves_the_kl(tmp_path: Path, capsys: py
     ])  # fmt: skip
     said = capsys.readouterr().out
     assert status == 0
-    assert f'ignore=["{worse}"]' in said
-    assert f'modules_to_not_convert=["{worse}"]' in said
+    assert f'ignore=["{worse}", "lm_head"]' in said
+    assert f'modules_to_not_convert=["{worse}", "lm_head"]' in said
+
+
+@pytest.mark.parametrize("kind", ["gptq", "awq", "compressed int4", "torchao int8"])
+def test_a_quantiser_that_is_given_the_list_packs_what_it_packed_before_but_for_the_kept(
+    tmp_path: Path, kind: str
+) -> None:
+    """With a list of one's own, transformers leaves out the head no longer: the list has to name it."""
+    import transformers
+    from precision_debug_torch.keep import packed_keep
+    from transformers.quantizers.base import HfQuantizer
+
+    base, kept = llama_folders.write(tmp_path / "base"), "model.layers.1.mlp.up_proj"
+    left = frozenset({"model.layers.0.self_attn.o_proj", "model.layers.1.mlp.down_proj"})
+    asked = {r"-:.*0\.self_attn\.o_proj$": {}, r"+:.*q_proj$": {"bits": 8}}
+    packed(tmp_path / "packed", base, kind, without=left, **({"dynamic": asked} if kind == "gptq" else {}))
+    files = ModelFiles(model_dir=str(tmp_path / "packed"))
+    keep = packed_keep(SessionSpec(model=files, mode="torch_fp32", options={"keep_from": str(base)}))
+    assert keep is not None
+    handed = dict(one.text.split("=", 1) for one in keep.hand_over([kept], (), tmp_path) if one.kind == "config")
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(base))
+    names = {name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear)}
+    listed = json.loads(handed["modules_to_not_convert"])
+    assert names - set(HfQuantizer.get_modules_to_not_convert(model, listed)) == set(LINEAR) - left - {kept}
+    assert json.loads(handed["ignore"]) == listed
+    dynamic = json.loads(handed["dynamic"])
+    skipped = [pattern.removeprefix("-:") for pattern in dynamic if pattern.startswith("-:")]
+    assert {name for name in names if not any(re.match(one, name) for one in skipped)} == set(LINEAR) - left - {kept}
+    assert kind != "gptq" or asked.items() <= dynamic.items()
 
 
 @pytest.mark.parametrize("method", ["gptq", "torchao int8"])

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,7 @@ class PackedKeep:
 
     spec: SessionSpec
     modules: frozenset[str]
+    dynamic: Mapping[str, Any] = field(default_factory=dict)
     unit: str = "module"
     simulation: str = ""
     saves: tuple[str, ...] = ()
@@ -124,15 +125,21 @@ class PackedKeep:
         return {"keep_original": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
-        """Return the names for this tool, and the options of the quantisers that they stand for."""
+        """Return the names for this tool, and the options of the quantisers that they stand for.
+
+        A quantiser's list names what the folder holds unpacked as well: with a list it may leave nothing else."""
+        from .engine.saved_folder import list_left_unpacked
+
         names: tuple[str, ...] = self.options(keys)["keep_original"]
-        listed, source = json.dumps(list(names), ensure_ascii=False), setting(self.spec.options, "keep_from")
-        skipped = json.dumps({f"-:{re.escape(name)}$": {} for name in names})
+        source, named = setting(self.spec.options, "keep_from"), json.dumps(list(names), ensure_ascii=False)
+        left = dict.fromkeys((*names, *list_left_unpacked(self.spec.model.path)))
+        listed = json.dumps(list(left), ensure_ascii=False)
+        skipped = json.dumps({f"-:{re.escape(name)}$": {} for name in left} | dict(self.dynamic))
         note = say("handed_quantiser")
         return [
             Handed(
                 kind="setting", title=core("named_for_this_tool", name="keep_original"), mode=self.spec.mode,
-                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_original={listed}')}"
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_original={named}')}"
                 f" --option {shlex.quote(f'keep_from={source}')}",
                 options={"keep_original": names, "keep_from": source},
             ),
@@ -149,7 +156,7 @@ def packed_keep(spec: SessionSpec) -> PackedKeep | None:
     from .engine.saved_folder import packed_folder
 
     packed = packed_folder(spec.model.path)
-    return None if packed is None else PackedKeep(spec=spec, modules=packed.modules)
+    return None if packed is None else PackedKeep(spec=spec, modules=packed.modules, dynamic=packed.dynamic)
 
 
 def _sources(lines: Sequence[str], tensors: Sequence[TensorMeta]) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,12 @@ _PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_shape", 
 class Packed:
     """What a folder says of its quantisation. method: the quantiser's name. modules: paths whose weights are packed.
 
-    activations: whether its engines quantise what these modules read, too."""
+    activations: whether its engines quantise what these modules read, too. dynamic: GPTQModel's settings by pattern."""
 
     method: str
     modules: frozenset[str] = frozenset()
     activations: bool = False
+    dynamic: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_packed(config: Mapping[str, Any], folder: Path) -> Packed | None:
@@ -62,7 +63,10 @@ def read_packed(config: Mapping[str, Any], folder: Path) -> Packed | None:
     groups = (said.get("config_groups") or {}).values()
     acts = any(group.get("input_activations") for group in groups) or method == "fp8"
     acts = acts or (method == "torchao" and "Activation" in json.dumps(said.get("quant_type")))
-    return Packed(method=method, modules=frozenset(names), activations=acts)
+    dynamic = said.get("dynamic")
+    return Packed(
+        method=method, modules=frozenset(names), activations=acts, dynamic=dynamic if isinstance(dynamic, dict) else {}
+    )
 
 
 _MARKS = frozenset({"weight_packed", "weight_scale", "weight_scale_inv", "qweight", "_weight_qdata"})

@@ -15,7 +15,7 @@ from precision_debug.safety.untrusted import refuse_special
 from ..reasons import say
 from .quantised_folder import Packed, config_of, is_pickled_by_torchao, read_packed, unpack_state
 
-__all__ = ["load_folder", "packed_folder"]
+__all__ = ["list_left_unpacked", "load_folder", "packed_folder"]
 
 _FACTORY = "write a factory FILE.py:FUNCTION that builds the module and loads them"
 
@@ -28,18 +28,7 @@ def load_folder(path: str, dtype: Any = torch.float32) -> Any:
     Raises ModelError, and BackendUnavailable without transformers.
     """
     named = _class_named(Path(path))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import transformers
-    except Exception as error:
-        hint = "pip install transformers, or " + _FACTORY
-        what = f"needs transformers ({type(error).__name__}: {error})"
-        raise BackendUnavailable(what, where=path, hint=hint) from error
-    kind: Any = getattr(transformers, named, None)
-    is_model = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
-    if not is_model:
-        raise ModelError(f"this transformers has no model {named}", where=path, hint=_FACTORY)
+    kind = _find_class(named, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -52,9 +41,50 @@ def load_folder(path: str, dtype: Any = torch.float32) -> Any:
     return module.eval()
 
 
+def _find_class(named: str, path: str) -> Any:
+    """Return the class of transformers that a folder names. Raises ModelError, and BackendUnavailable without it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import transformers
+    except Exception as error:
+        hint = "pip install transformers, or " + _FACTORY
+        what = f"needs transformers ({type(error).__name__}: {error})"
+        raise BackendUnavailable(what, where=path, hint=hint) from error
+    kind: Any = getattr(transformers, named, None)
+    is_model = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+    if not is_model:
+        raise ModelError(f"this transformers has no model {named}", where=path, hint=_FACTORY)
+    return kind
+
+
 def packed_folder(path: str) -> Packed | None:
     """Return what a folder says of its quantisation; None where it has none. Raises ModelError."""
     return read_packed(config_of(Path(path)), Path(path))
+
+
+def list_left_unpacked(path: str) -> tuple[str, ...]:
+    """Return the paths of the linear layers that a quantised folder holds as they were, in the model's order.
+
+    A quantiser that is given a list of what to leave alone may leave nothing else, so that they belong into the list
+    (transformers' own then leaves `lm_head` no longer). Raises ModelError."""
+    packed, named = packed_folder(path), _class_named(Path(path))
+    if packed is None:
+        return ()
+    kind = _find_class(named, path)
+    from transformers.pytorch_utils import Conv1D  # a linear layer too, as GPT-2 has it
+
+    try:
+        with warnings.catch_warnings(), torch.device("meta"):
+            warnings.simplefilter("ignore")
+            module = kind(_plain_config(kind, path))
+    except Exception as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"cannot be built by {named}: {text}", where=path, hint=_FACTORY) from error
+    linear = (torch.nn.Linear, Conv1D)
+    return tuple(
+        name for name, one in module.named_modules() if isinstance(one, linear) and name not in packed.modules
+    )
 
 
 def _load_module(kind: Any, path: str, dtype: Any) -> Any:
@@ -67,10 +97,7 @@ def _load_module(kind: Any, path: str, dtype: Any) -> Any:
         if told["missing_keys"]:  # they are drawn at random
             raise ModelError(f"lacks the model's {sorted(told['missing_keys'])[0]}", where=path, hint=_FACTORY)
         return module
-    config = kind.config_class.from_pretrained(path, local_files_only=True)
-    for key in ("quantization_config", "compression_config"):
-        if hasattr(config, key):
-            delattr(config, key)
+    config = _plain_config(kind, path)
     state = unpack_state(config_of(Path(path)), packed, Path(path))
     module, told = kind.from_pretrained(
         None, config=config, state_dict=state, torch_dtype=dtype, output_loading_info=True
@@ -79,6 +106,15 @@ def _load_module(kind: Any, path: str, dtype: Any) -> Any:
         what = f"its packed weights have other names than the model's, which lacks {sorted(told['missing_keys'])[0]}"
         raise ModelError(what, where=path, hint=_FACTORY)
     return module
+
+
+def _plain_config(kind: Any, path: str) -> Any:
+    """Return a folder's configuration without what its quantiser wrote into it."""
+    config = kind.config_class.from_pretrained(path, local_files_only=True)
+    for key in ("quantization_config", "compression_config"):
+        if hasattr(config, key):
+            delattr(config, key)
+    return config
 
 
 def _class_named(folder: Path) -> str:
