@@ -147,7 +147,7 @@ class OrtKeep:
 
     @property
     def saves(self) -> tuple[str, ...]:
-        return () if self.recipe.change == "bfloat16_sim" else ("save_model",)
+        return () if self.recipe.mode.simulation and self.recipe.change != "float16_sim" else ("save_model",)
 
     def key_of(self, meta: TensorMeta) -> str:
         return meta.node if self._int8 is None else self._int8.home.get(meta.node, "")

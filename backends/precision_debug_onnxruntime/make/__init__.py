@@ -33,8 +33,8 @@ __all__ = ["Built", "build", "change_model"]
 _IN_FLOAT32 = 1
 """``accuracy_level`` of MatMulNBits that multiplies in float32."""
 
-_BFLOAT16 = 13
-"""The first opset that has bfloat16."""
+_CASTS_SINCE = {"bfloat16": 13, "float8_e4m3fn": 19, "float8_e5m2": 19}
+"""The opset from which on ONNX's Cast knows a type; float16 it always knew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,9 @@ def change_model(
         source = dataclasses.replace(source, proto=copy)
     if not recipe.change and not recipe.optimise and recipe.mode.precision == "float32":
         return _multiply_in_float32(source)
-    if recipe.change == "bfloat16_sim":
-        return raise_opset(source, _BFLOAT16, "bfloat16")
+    simulated = recipe.change.removesuffix("_sim")
+    if simulated != recipe.change and simulated in _CASTS_SINCE:
+        return raise_opset(source, _CASTS_SINCE[simulated], simulated)
     return source, ()
 
 
@@ -98,7 +99,7 @@ def _may_multiply_in_int8(node: Any) -> bool:
 
 
 def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
-    """Build the graph of a run mode out of the given one, see changed. Raises ModelError or BackendError."""
+    """Build the graph of a run mode out of what ``change_model`` returned. Raises ModelError or BackendError."""
     runtime = _runtime_for_writing(runtime, recipe)
     notes: tuple[Reason, ...] = ()
     running = _run_as(model, recipe, runtime, folder)

@@ -30,7 +30,8 @@ __all__ = ["is_internal", "is_rounded", "simulate"]
 _FLOAT, _DOUBLE = 1, 11
 
 
-def _does(name: str) -> Trouble:
+def _say_trouble(name: str) -> Trouble:
+    """Return what is said of weights that a type does not hold well."""
     limit = f"{NUMBER_TYPES[name].largest:.5g}"
     return Trouble(
         beyond=lambda count, names: say("weights_overflow", count=count, type=name, limit=limit, names=names),
@@ -39,7 +40,6 @@ def _does(name: str) -> Trouble:
     )
 
 
-_DOES = {name: _does(name) for name in ("float16", "bfloat16")}
 _EXACT, _NARROW, _ROUNDED, _COPY = "!exact", "!narrow", "!rounded", "!copy"
 _BEHIND, _BESIDE = "round:", "Cast:round:"  # the second is not a form of the value before it, but a value of its own
 # inputs that an engine keeps in float32 whatever the precision: scales, rois, thresholds
@@ -56,7 +56,7 @@ _MOVERS = split_words("""
 def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked) -> tuple[Model, tuple[Reason, ...]]:
     """Return a copy of the unoptimised graph that rounds, with its weights rounded in a file of its own; and notes.
 
-    to: "float16" or "bfloat16". blocked: what computes in float32; between two such operators nothing is rounded, nor
+    to: a name in NUMBER_TYPES. blocked: what computes in float32; between two such operators nothing is rounded, nor
     are the weights that they read.
     """
     import onnx
@@ -76,7 +76,7 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
         if not blocked.covers_scope(scope):
             doubles += _round_values(scope, types, NUMBER_TYPES[to].onnx, blocked)
     notes = [say("simulated", type=to)]
-    notes += trouble_notes(weights.trouble, _DOES[to])
+    notes += trouble_notes(weights.trouble, _say_trouble(to))
     if doubles:
         notes.append(say("doubles_left", count=doubles))
     return Model(proto=proto, folder=weights.folder, path=plain.path), tuple(notes)
