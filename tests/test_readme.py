@@ -35,6 +35,8 @@ CHINESE_LETTERS = re.compile("[\u4e00-\u9fff]")
 SITE = re.compile(r"https://(?:github\.com/precision-debug/precision_debug/(?:blob|tree)"
                   r"|raw\.githubusercontent\.com/precision-debug/precision_debug)/main/")  # fmt: skip
 TIMEOUT_S = 300
+FORBIDDEN_FILES = {"utils.py"}
+"""Of the house rules: none is called so."""
 
 
 def rows_of_table(document: Path, header: str) -> list[list[str]]:
@@ -264,6 +266,22 @@ def test_links_lead_somewhere() -> None:
             elif not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document}: {target}"
             assert document not in (ENGLISH, CHINESE) or target.startswith("https://"), f"{document}: {target}"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "precision_debug").rglob("README.md"))],
+                         ids=lambda page: str(page.relative_to(ROOT)))  # fmt: skip
+def test_a_guide_names_what_exists(page: Path) -> None:
+    """Words in capitals and <…> stand for what a reader puts there."""
+    folders = [ROOT / name for name in ("precision_debug", "backends", "tests", "docs")]
+    there = [*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.*"))]
+    files = [f"/{path.relative_to(ROOT)}" for path in there]
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for word in re.findall(r"`([\w./]+)`", prose):
+        if re.fullmatch(r"[a-z_/.]+[.](?:py|h|cu|json|txt)", word) and word not in FORBIDDEN_FILES:
+            assert any(file.endswith(f"/{word}") for file in files), word
+        elif re.fullmatch(r"(?:\w+[.])+[A-Z]\w+", word):
+            pkgutil.resolve_name(f"precision_debug.{word}")
 
 
 @pytest.mark.quick
