@@ -92,7 +92,7 @@ def _build_typed(
     make: Callable[..., Maker], untyped: OnnxModel, work_dir: str
 ) -> tuple[Maker, Built, OnnxModel, list[Reason], tuple[Asked, ...]]:
     """Of a strongly typed network the model itself brings the precisions: it is written with them, and built, until the
-    builder takes it. make: a Maker of a source. See ``typed_build`` for what comes back."""
+    builder takes it. make: a Maker of a source. See ``build_typed`` for what comes back."""
     folder = Path(work_dir or tempfile.mkdtemp(prefix="precision_debug-"))
     first = make(source=untyped)
 

@@ -120,7 +120,7 @@ class Merged:
     """All samples of one tensor.
 
     first: the lowest number among the samples. unlike: samples whose shapes or types do not compare; what needs pairs
-    is over the others. mismatched, finite, …: see totals.Pairs. counted: by a declared metric's name. stat_abs,
+    is over the others. mismatched, finite, …: see totals.PairTotals. counted: by a declared metric's name. stat_abs,
     stat_rel: the worst sample's. sketch: see histogram. worst: (error, sample) of the worst samples, the worst first;
     error is the relative L2 one, inf where something is not a number on one side. slices: of a final output.
     """

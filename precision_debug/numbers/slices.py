@@ -4,7 +4,7 @@ An output may pack what has nothing to do with each other: boxes in pixels and s
 score becomes 0, and the whole is off by a few thousandths. So each final output is judged along every axis of at most
 ``MOST`` slices, too. A slice is *lost* where the target says nothing about it that a constant would not say: its error
 is as large as the slice's own spread in the baseline. That alone accuses healthy models, whose smallest classes lie
-below any step of the type; what is told from them, and how, stands at ``lost_slices``.
+below any step of the type; what is told from them, and how, stands at ``_find_lost_slices``.
 
 The sums come from slices.c, or from numpy where nothing is compiled; both agree on every count and extreme, and on sums
 to some 1e-6 of themselves.

@@ -1,7 +1,7 @@
 """Which tensor of the baseline a tensor of the target is compared with, and how we know.
 
 In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
-(``TensorMeta.origin``); the same name, where its producer can have made it (``producers``); the name without what a
+(``TensorMeta.origin``); the same name, where its producer can have made it (``fits``); the name without what a
 quantiser appends; where it dropped a clamp, what the clamp read; of two files that are one graph but for names, what
 computes it (``isomorphic``). From what is certain to what is likely: engines give the name of a tensor to another one
 that took its place, so a name counts only after what says more, and each step pairs what the earlier ones left.

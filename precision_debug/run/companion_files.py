@@ -193,7 +193,7 @@ _TRIES = 1000
 def keep_inputs(made: Path, outputs: Sequence[Path], read: object = ()) -> Path:
     """Move a run's inputs beside its first report; returns where they are.
 
-    read: what the command named (see ``conflicts``); inputs that it read from their own place stay there.
+    read: what the command named (see ``refuse_overwriting``); inputs that it read from their own place stay there.
     Raises OutputError.
     """
     return _keep(made, outputs, _INPUTS, read)

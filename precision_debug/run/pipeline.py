@@ -44,8 +44,8 @@ def execute(
 
     folder: an existing folder for temporary files and ``inputs``. feeds: arrays that the caller has already, in place
     of ``spec.inputs``. plan: both sides, where the caller has their models in memory. parts: of many samples, the parts
-    to compare, one at a time (see _in_parts). fixes: what mends the culprits is tried. Raises PrecisionDebugError; what
-    was finished before is in the journal.
+    to compare, one at a time (see ``_run_parts``). fixes: what mends the culprits is tried. Raises
+    PrecisionDebugError; what was finished before is in the journal.
     """
     begun = time.monotonic()
     journal.write(events.Start(spec=spec, machine=sections.describe_machine(), started=sections.local_time()))

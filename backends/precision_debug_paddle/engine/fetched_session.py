@@ -384,7 +384,7 @@ class FetchSession:
 
     def _groups(self, feeds: Feeds) -> tuple[Groups, list[Changed]]:
         """Return what the fused program computes in FP32, each with the values that it may be; see
-        ``groups_by_value``."""
+        ``group_by_value``."""
         runner = self._start(self._model.file, "float32")
         if not self._model.program.pir:
             named: dict[str, str] = {}

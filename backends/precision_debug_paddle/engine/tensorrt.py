@@ -221,7 +221,7 @@ class Builder:
     def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
         options, inference = self.options, import_inference()
         with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
-            # a quiet predictor would switch the log off that ``audible`` has switched on
+            # a quiet predictor would switch the log off that ``make_audible`` has switched on
             config = make_config(self.recipe, program, self.model.params, options, device="gpu", quiet=False)
             if cache:  # with a separator: Paddle only appends names to it
                 config.set_optim_cache_dir(os.path.join(cache, ""))

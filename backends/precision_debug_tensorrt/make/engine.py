@@ -71,8 +71,8 @@ class Maker:
     """Builds engines of ``source``, all in the same way and with the same timing cache and calibration.
 
     feeds: the first one decides the shapes where the user gives no range; all of them calibrate. like: precisions of
-    the real engine's layers, which rebuilt ones prefer (see imitation). chosen: the real engine's tactics, where
-    rebuilt ones shall take them. builder: kept from one build to the next until ``release``.
+    the real engine's layers, which rebuilt ones prefer (see ``prefer_precisions``). chosen: the real engine's
+    tactics, where rebuilt ones shall take them. builder: kept from one build to the next until ``release``.
     seconds: that the real engine's build took. chips: compute capabilities to build for, in place of this machine's
     card. device: None where engines are only built. notes: on the types that were written into ``source``. kept: the
     model's node of each layer that the last network keeps in FP32.

@@ -34,11 +34,11 @@ def make_typed_source(
     api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
     feeds: Sequence[Mapping[str, Any]], folder: Path, refused_by_builder: Sequence[str] = (),
 ) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:  # fmt: skip
-    """``typed_model``, as far as the installed parser takes it.
+    """Do as ``make_typed_model``, as far as the installed parser takes it.
 
     An operator that has no importer in a type (HardSwish in BF16, with TensorRT for RTX 1.7) stays in FP32 with all of
     its kind, and a note says so; so do ``refused_by_builder``. What the parser refuses in FP32 too is left for the
-    build to report. Raises as ``typed_model``.
+    build to report. Raises as ``make_typed_model``.
     """
     kept = list(refused_by_builder)
     source = _drop_size_names(source, feeds)
