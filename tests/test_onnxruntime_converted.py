@@ -17,8 +17,9 @@ import onnxruntime as ort
 import pytest
 from approval import holds_approved, raises_approved
 from onnx import TensorProto, helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
+from planted.onnx_faults import Graph
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import Runtime
 from precision_debug_onnxruntime.make import change_model, float16
@@ -26,8 +27,10 @@ from precision_debug_onnxruntime.make.narrowing import as_float16
 from precision_debug_onnxruntime.model import read_source
 from precision_debug_onnxruntime.modes import recipe
 
+import precision_debug
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.report.lead import lead_sentences
 from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
 RANDOM = np.random.default_rng(3)
@@ -355,3 +358,40 @@ def test_a_full_disk_is_not_the_models_fault(mode: str, tmp_path: Path) -> None:
     last = done.stderr.strip().splitlines()[-1]
     assert "OutputError" in last, last
     assert "not enough disk space" in last or "cannot be written" in last or "full" in last
+
+
+def _dynamic_folder(folder: Path, transposed: bool) -> tuple[str, dict[str, np.ndarray[Any, Any]]]:
+    """A product whose filters differ a thousandfold and are evened out behind it; or one of a transposed constant."""
+    g = Graph(seed=3)
+    x = g.input("x", g.random.standard_normal((4, 16)).astype(np.float32))
+    size = np.geomspace(0.004, 8, 16).astype(np.float32)
+    weight = (g.random.standard_normal((16, 16)) * (1 if transposed else size)).astype(np.float32)
+    if transposed:
+        y = g.op("MatMul", [x, g.op("Transpose", [g.weight("w", weight)], "turned", perm=[1, 0])], "y")
+    else:
+        filters = (g.random.standard_normal((16, 1, 3)) * size[:, None, None]).astype(np.float32)
+        image = g.op("Unsqueeze", [x, g.weight("last", np.array([2]))], "image")
+        deep = g.op("Conv", [image, g.weight("f", filters)], "deep", pads=[1, 1], group=16)
+        y = g.op("Mul", [deep, g.weight("even", (1 / size)[:, None])], "y")
+    return str(g.save(folder / "m.onnx", [y])), dict(g.feeds)
+
+
+def test_dynamic_quantisation_is_the_stock_call_on_the_file_as_it_is(tmp_path: Path) -> None:
+    """Folding would move a product into the weights before it, which then need other scales."""
+    path, feeds = _dynamic_folder(tmp_path, transposed=False)
+    stock = tmp_path / "stock.onnx"
+    quantize_dynamic(path, stock)
+    (want,) = ort.InferenceSession(path).run(None, feeds)
+    (given,) = ort.InferenceSession(stock).run(None, feeds)
+    report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=feeds)
+    off = float(np.linalg.norm(given - want) / np.linalg.norm(want))
+    assert off > 0.1
+    assert report.outputs[0].relative_l2 == pytest.approx(off, rel=1e-3)
+    assert report.exit_status == 1
+
+
+def test_that_constants_were_folded_for_quantize_dynamic_comes_first(tmp_path: Path) -> None:
+    path, feeds = _dynamic_folder(tmp_path, transposed=True)
+    report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=feeds)
+    assert [one.code for one in report.target.notes if "folded" in one.code] == ["onnxruntime.folded_first"]
+    assert lead_sentences(report)[0].en.startswith("What ran is not the tool's own file: constants were folded")

@@ -167,15 +167,15 @@ class _Reader(CalibrationDataReader):
 
 
 def _quantised_by_hand(folder: Path, dynamic: bool) -> str:
-    """The steps of ONNX Runtime's guide: pre-processing, then quantisation."""
+    """The steps of ONNX Runtime's guide, pre-processing and then quantisation; dynamic, the one call."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     source, prepared, result = (str(folder / f"{name}.onnx") for name in ("source", "prepared", "result"))
     onnx.save(onnx_models.convnet(), source)
-    quant_pre_process(source, prepared, skip_symbolic_shape=True)
     if dynamic:
-        quantize_dynamic(prepared, result)
+        quantize_dynamic(source, result)
     else:
+        quant_pre_process(source, prepared, skip_symbolic_shape=True)
         quantize_static(prepared, result, _Reader(), quant_format=QuantFormat.QDQ, per_channel=True)
     return result
 

@@ -13,7 +13,6 @@ from precision_debug.pairing.isomorphic import pair_isomorphic
 from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
-    "depthwise_filters_in_dynamic_int8_ort_int8_dynamic": "the mode quantises per channel, quantize_dynamic does not",
     "check_digit_of_a_long_number_ov_opt": "who is a stretch that is called too coarse, not a division in float32",
     "nanoseconds_as_int64_ov_opt": "the product before the cast is named, not the cast that is cut off at int32",
 }

@@ -89,6 +89,9 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Compare with ort_fp32 instead of onnx_ref.": "改与 ort_fp32 比较，而不是 onnx_ref。",
     "Compare with the model itself as the baseline.": "以模型本身为基线进行比较。",
     "Compile it with the same INFERENCE_PRECISION_HINT.": "以相同的 INFERENCE_PRECISION_HINT 编译。",
+    "Run onnxruntime.quantization.shape_inference.quant_pre_process on the file first, or deploy the model that"
+    " --save_model writes.":
+        "先对文件运行 onnxruntime.quantization.shape_inference.quant_pre_process，或部署 --save_model 写出的模型。",
     "Deploy the model that --save_model writes.": "部署 --save_model 写出的模型。",
     "Exclude fewer nodes.": "少排除一些节点。",
     "Export it with a later opset.": "以更高的 opset 导出。",

@@ -47,6 +47,9 @@ _BIASED = ("Conv", "ConvTranspose", "Gemm")
 _CACHE = "calibration_cache_path"
 """Of quantize_static since ONNX Runtime 1.32: it reads ranges from there, or leaves them."""
 
+_AS_IT_IS = frozenset({"int8_dynamic", "int4"})
+"""Ways of quantising that people call on the file as it was exported."""
+
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
 
 
@@ -55,9 +58,11 @@ def quantise(
 ) -> tuple[Model, tuple[Reason, ...]]:
     """Return the quantised model and what the reader must know of it.
 
-    Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Where the quantiser fails,
-    leaves all of it in float, or makes what does not load, it is asked for less, and a note says so: weights per
-    tensor, then no folding, which is what it does by itself.
+    Before static quantisation constants are folded (ONNX Runtime's basic optimisations), as its own guide asks;
+    quantize_dynamic and the quantiser of 4 bits are called on the file as it is, as people call them: folding moves a
+    product into the weights before it and so changes their scales. Where the quantiser fails, leaves all of it in
+    float, or makes what does not load, it is asked otherwise, and a note says so: weights per tensor, then with
+    folding or without.
     Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
     "per_channel", "reduce_range", "nodes_to_exclude", "op_types", "raise_opset"; of int4 "block_size", "symmetric",
     "accuracy_level". Raises UsageError, InputError, ModelError or
@@ -77,9 +82,11 @@ def quantise(
     prepared = dump(source, runtime, folder, "basic")
     _mark_prepared(prepared)
     channels = settings.channels(change)
-    ways = [(prepared, True)] if channels else []
-    # folding makes a Gemm of a product and a sum, which the quantiser of 4 bits leaves as it is
-    ways += [(source, False), (prepared, False)] if change == "int4" else [(prepared, False), (source, False)]
+    if change in _AS_IT_IS:
+        ways = [(model, channels) for model in (source, prepared)]
+        ways += [(source, False), (prepared, False)] if channels else []
+    else:
+        ways = [*([(prepared, True)] if channels else []), (prepared, False), (source, False)]
     refused: PrecisionDebugError | None = None
     nothing: _NothingLeft | None = None
     for model, per_channel in ways:
@@ -93,7 +100,9 @@ def quantise(
         except (ModelError, BackendError) as error:
             refused = refused or error
             continue
-        otherwise = NOTHING if change == "int4" else _describe_other_way(refused, model is source)
+        otherwise = _describe_other_way(
+            change, refused, per_channel=per_channel or not channels, as_it_is=model is source
+        )
         notes = settings.notes(change, len(feeds), per_channel, otherwise)
         return quantised, (*raised_to, *notes, *left)
     if nothing is not None and settings.exclude:
@@ -128,12 +137,20 @@ class _NothingLeft(ModelError):
     """The quantiser changed nothing."""
 
 
-def _describe_other_way(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
-    """Return what is said of a way that failed before the one that worked."""
-    if refused is None:
+def _describe_other_way(
+    change: str, refused: PrecisionDebugError | None, *, per_channel: bool, as_it_is: bool
+) -> Reason:
+    """Return what is said of a way that failed before the one that worked.
+
+    per_channel: whether weights are quantised as asked. as_it_is: whether nothing was folded.
+    """
+    if refused is None or change == "int4":
         return NOTHING
-    done = say("not_folded") if as_it_is else say("per_channel_off")
-    return say("otherwise", done=done, detail=refused.what)
+    if change in _AS_IT_IS and not as_it_is:
+        return say("folded_first", detail=refused.what)
+    if change not in _AS_IT_IS and as_it_is:
+        return say("otherwise", done=say("not_folded"), detail=refused.what)
+    return NOTHING if per_channel else say("otherwise", done=say("per_channel_off"), detail=refused.what)
 
 
 def _quantise_once(
