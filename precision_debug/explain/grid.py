@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Operator, Stored
+from ..records import Culprit, Stored
 from .effects import Carried, Sink, carry_errors_together
 from .introduced import MASK, Alone
 from .operator_facts import error_share
@@ -289,38 +289,61 @@ _UNUSED = 4.0
 
 def find_coarse_scale(case: Case) -> Evidence:
     """That the target's file quantises what an operator reads, or its result, with a scale far above what its values
-    need, where a fitting one takes most of the error away; {} where there is none such."""
-    for source, operator in _list_quantisers_before(case.subject, case.name):
-        inside = source != case.name and source not in case.subject.row_of
-        values = (
-            _read_inner_tensor(case, source) if inside else case.exact if source == case.name else case.given(source)
-        )
-        held = [np.asarray(one) for one in operator.parameters.values()]
-        if values is None or len(held) != 2 or not values.size or any(one.size != 1 for one in held):
-            continue
-        scale, zero = float(held[0].reshape(-1)[0]), held[1].reshape(-1)[0]
-        steps = steps_of(held[1].dtype.name)
-        ends = min(0.0, float(np.min(values))), max(0.0, float(np.max(values)))
-        fits = (ends[1] - ends[0]) / steps if steps else 0.0
-        if not 0 < _UNUSED * fits <= scale:
-            continue
-        evidence = {
-            "from": source, "type": held[1].dtype.name, "scale": scale, "fits": fits, "steps": steps,
-            "used": round((ends[1] - ends[0]) / scale), "largest": max(-ends[0], ends[1]),
-        }  # fmt: skip
-        coarse, fine = (
-            _put_on_grid(values, scale, zero),
-            _put_on_grid(values, fits, round(-ends[0] / fits) + _lowest_integer(held[1].dtype)),
-        )
-        if inside:
+    need, where a fitting one takes most of the error away, or fitting ones of all such tensors do; {} where there is
+    none such."""
+    found: dict[str, tuple[Evidence, Array, Array]] = {}
+    for source, scale, zero in _list_scales_around(case.subject, case.name):
+        values = _read_exact_values(case, source)
+        if source not in found and values is not None and (told := _fit_scale(values, scale, zero)) is not None:
+            found[source] = {"from": source, **told[0]}, *told[1:]
+    left: float | None
+    for source, (evidence, coarse, fine) in found.items():
+        if source == case.name:
+            left = float(np.linalg.norm(case.wrong - (coarse - fine) - case.exact)) / case.own if case.own else 1.0
+        elif source not in case.subject.row_of:
             left = _measure_left_inside(case, source, coarse, fine)
-        elif source == case.name:
-            left = float(np.linalg.norm(fine - values)) / case.own if case.own else 1.0
         else:
-            left = _measure_left_with(case, source, coarse, fine)
+            left = _measure_left_with(case, {source: coarse}, {source: fine})
         if left is not None and left <= LEFT:
             return {**evidence, "left": left}
-    return {}
+    read = {source: told for source, told in found.items() if source in case.subject.row_of and source != case.name}
+    if not read or len(found) < 2:
+        return {}
+    left = _measure_left_with(
+        case, {name: told[1] for name, told in read.items()}, {name: told[2] for name, told in read.items()},
+        found[case.name][0] if case.name in found else None,
+    )  # fmt: skip
+    furthest = max((told[0] for told in found.values()), key=lambda told: float(told["scale"]) / float(told["fits"]))
+    return {**furthest, "left": left} if left is not None and left <= LEFT else {}
+
+
+def _fit_scale(values: Array, scale: Array, zero: Array) -> tuple[Evidence, Array, Array] | None:
+    """Return how a scale is beside the one that values need, and the values on both grids; None where it is not far
+    larger."""
+    steps = steps_of(zero.dtype.name)
+    if not values.size or scale.size != 1 or zero.size != 1 or not steps:
+        return None
+    step, at = float(scale.reshape(-1)[0]), zero.reshape(-1)[0]
+    ends = min(0.0, float(np.min(values))), max(0.0, float(np.max(values)))
+    fits = (ends[1] - ends[0]) / steps
+    if not 0 < _UNUSED * fits <= step:
+        return None
+    evidence = {
+        "type": zero.dtype.name, "scale": step, "fits": fits, "steps": steps, "zero": float(at),
+        "used": round((ends[1] - ends[0]) / step), "largest": max(-ends[0], ends[1]),
+    }  # fmt: skip
+    fitting = _put_on_grid(values, fits, round(-ends[0] / fits) + _lowest_integer(zero.dtype))
+    return evidence, _put_on_grid(values, step, at), fitting
+
+
+def _read_exact_values(case: Case, source: str) -> Array | None:
+    """Return the numbers of a tensor before it is quantised: those of the baseline where it ran alone on these."""
+    if source == case.name:
+        return case.exact
+    if source not in case.subject.row_of:
+        return _read_inner_tensor(case, source)
+    exact = None if case.alone.method == "replayed" else case.alone.exact_of(source)
+    return case.given(source) if exact is None else exact
 
 
 def _put_on_grid(values: Array, scale: float, zero: Any) -> Array:
@@ -332,11 +355,17 @@ def _lowest_integer(dtype: Any) -> int:
     return int(np.iinfo(dtype).min)
 
 
-def _measure_left_with(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
-    """Part of an operator's error that is left where it reads the one in place of the other; None: not run."""
-    one, other = case.again({source: coarse}), case.again({source: fine})
+def _measure_left_with(
+    case: Case, coarse: Mapping[str, Array], fine: Mapping[str, Array], result: Evidence | None = None
+) -> float | None:
+    """Return the part of an operator's error that is left where it reads the one in place of the other; None: not run.
+
+    result: the scale of its own result and the one that fits, where that is exchanged too."""
+    one, other = case.again(coarse), case.again(fine)
     if one is None or other is None or one.shape != case.wrong.shape or not case.own:
         return None
+    if result is not None:
+        one, other = _put_on_grid(one, result["scale"], result["zero"]), _put_on_grid(other, result["fits"], 0)
     return float(np.linalg.norm(case.wrong - (one - other) - case.exact)) / case.own
 
 
@@ -375,24 +404,33 @@ def _run_with(case: Case, source: str, put: Array | None) -> dict[str, Array]:
     return seen
 
 
-def _list_quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, Operator]]:
-    """Yield the quantising operators of the target's file between the compared tensors and one, each with what it
-    reads."""
+def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
+    """Yield the baseline's name, the scale and the zero point of each tensor that the target's file quantises between
+    the compared tensors before one and it, that one included: by an operator for it, or by who computes in integers."""
     target, row = subject.operators()[1], subject.row_of[name]
     inside = {meta.name for meta in subject.region_of.get(name, ())}
-    waiting, seen = [row.target_name], set[str]()
+    of_file = {meta.origin: subject.partner[own] for own, meta in subject.targets.items()
+               if meta.origin and own in subject.partner}  # fmt: skip
+    partner = {**of_file, **subject.partner}
+    waiting, seen = [(row.target_name, True)], set[str]()
     while waiting and target is not None and len(seen) < _FEW_OPERATORS:
-        one = waiting.pop()
+        one, is_result = waiting.pop()
         found = None if one in seen else target.operator(one)
         seen.add(one)
         if found is None:
             continue
         reads = [read for read in found.reads if read]
-        source = subject.partner.get(reads[0], reads[0] if reads[0] in inside else "") if reads else ""
-        if found.op_type == "QuantizeLinear" and source:
-            yield source, found
-        waiting += [read for read in reads if read not in subject.partner]
+        turns = found.op_type in _TURNS
+        for read, (scale, zero) in found.scales.items():
+            before = is_result and (turns or read not in reads)
+            source = name if before else partner.get(read, read if read in inside else "")
+            if source and found.op_type != "DequantizeLinear":  # who made these integers has their scale
+                yield source, np.asarray(scale), np.asarray(zero)
+        waiting += [(read, is_result and turns) for read in reads if read not in partner]
 
+
+_TURNS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""Operators that turn numbers into integers or back, and compute nothing else."""
 
 _FEW_OPERATORS = 32
 """Between two tensors that are compared."""
@@ -482,7 +520,7 @@ def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> T
     if not wrong.any():
         return None
     right = np.where(wrong[group], factor[group] * there, there).reshape(values.shape)
-    left = _measure_left_with(case, weight, real, right)
+    left = _measure_left_with(case, {weight: real}, {weight: right})
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(wrong, off, 0)))
@@ -509,7 +547,7 @@ def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> T
         return None
     real, step = _dequantise(held), np.where(coarse, fits, 1.0)[group]
     fine = np.where(coarse[group], np.rint(flat / step) * step, real.reshape(-1)).reshape(values.shape)
-    left = _measure_left_with(case, weight, real, fine)
+    left = _measure_left_with(case, {weight: real}, {weight: fine})
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(coarse, scales / np.where(fits > 0, fits, 1.0), 0)))

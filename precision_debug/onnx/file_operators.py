@@ -11,6 +11,7 @@ import numpy as np
 from ..records import Operator, Stored
 from .graph import iterate_graphs
 from .model import Model
+from .scales import read_node_scales
 from .types import with_defaults
 
 __all__ = ["FileOperators"]
@@ -101,8 +102,35 @@ class FileOperators:
         reads = tuple(name for name in node.input if name and name not in constants)
         inside = next((self._owners[name] for name in node.output if name in self._owners), "")
         return Operator(
-            op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads, inside=inside
+            op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads,
+            scales={**self._read_scales(node), **self._read_scales_behind(node)}, inside=inside,
         )  # fmt: skip
+
+    def _read_scales(self, node: Any) -> dict[str, tuple[Array, Array]]:
+        """Return scale and zero point of each tensor that a node has integers of; those that are computed are not in
+        it."""
+        found = {}
+        for name, held in read_node_scales(node).items():
+            scale = self.get(held.scale)
+            zero = self.get(held.zero_point) if held.zero_point else np.zeros((), np.uint8)
+            if scale is not None and zero is not None:
+                found[name] = scale, zero
+        return found
+
+    def _read_scales_behind(self, node: Any) -> dict[str, tuple[Array, Array]]:
+        """Return the same of what it makes and a QuantizeLinear reads: an engine may make both one operator."""
+        behind = (self._quantisers[name] for name in node.output if name in self._quantisers)
+        return {name: held for quantiser in behind for name, held in self._read_scales(quantiser).items()}
+
+    @functools.cached_property
+    def _quantisers(self) -> dict[str, Any]:
+        """The QuantizeLinear that reads a tensor, by the tensor's name."""
+        found: dict[str, Any] = {}
+        for inner in iterate_graphs(self._graph):
+            for node in inner.node:
+                if node.op_type == "QuantizeLinear":
+                    found.setdefault(node.input[0], node)
+        return found
 
     def _unpacked(self, node: Any) -> Stored | None:
         """Return the weight of MatMulNBits, [K, N], whose blocks have a scale each; None where its parts do not fit."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .graph import read_attribute, split_words
 
-__all__ = ["Scale", "find_named_scales", "find_scales"]
+__all__ = ["Scale", "find_named_scales", "find_scales", "read_node_scales"]
 
 _SMALL = 1024
 _QUANTISED = "_quantized"
@@ -76,6 +76,16 @@ def find_scales(graph: Any) -> dict[str, Scale]:
             found.setdefault(node.input[0], found[node.output[0]])
     values = _small_constants(graph)
     return {name: dataclasses.replace(scale, value=values.get(scale.scale, b"")) for name, scale in found.items()}
+
+
+def read_node_scales(node: Any) -> dict[str, Scale]:
+    """Return the scales that a node itself has for what it reads and gives, by the tensors' names; a QuantizeLinear's
+    by the name of what it reads."""
+    if node.op_type == "QuantizeLinear":
+        return {node.input[0]: _read_linear_scale(node)}
+    found: dict[str, Scale] = {}
+    _from_node(node, found)
+    return found
 
 
 def find_named_scales(graph: Any) -> dict[str, tuple[str, str]]:
