@@ -116,6 +116,16 @@ def test_random_leaves_out_what_has_a_default():
     assert any(note.startswith("y: left out") for note in made.notes)
 
 
+@pytest.mark.parametrize("dtype", ["sequence", "map"])
+def test_an_array_is_no_sequence_and_no_map(dtype, tmp_path):
+    """What only a script can give, and a file of arrays was given."""
+    np.savez(tmp_path / "x.npz", x=np.ones(3, np.float32))
+    with fails("'x'", dtype, "SCRIPT.py"):
+        make_feeds([meta("x", dtype, shape=None)], source=str(tmp_path / "x.npz"))
+    given = FeedSet(feeds=({"x": [np.ones(3)] if dtype == "sequence" else {"k": np.ones(3)}},), source="here")
+    assert [*check_feeds([meta("x", dtype, shape=None)], given).feeds[0]] == ["x"]
+
+
 @pytest.mark.parametrize(
     ("inputs", "options", "parts"),
     [

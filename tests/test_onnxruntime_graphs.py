@@ -16,6 +16,7 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import our_errors
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
+from precision_debug.onnx.model import Model, read_inputs
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
 
@@ -267,6 +268,11 @@ def test_an_old_model_whose_weights_are_inputs(open_model: Opener, mode: str) ->
     hook, metas, _ = run(open_model(_old_style(), mode, feeds), feeds)
     assert "w1" not in metas
     assert "prob" in hook.arrays
+    # before IR version 4 they had to be listed, and nobody may feed them; since, they are defaults
+    old, model = Model(proto=_old_style(), folder=Path(), path=""), _old_style()
+    model.ir_version = 4
+    assert [(one.name, one.optional) for one in read_inputs(old)] == [("x", False)]
+    assert ("w1", True) in [(one.name, one.optional) for one in read_inputs(Model(proto=model, folder=Path(), path=""))]
 
 
 BAD: dict[str, tuple[bytes | None, str]] = {

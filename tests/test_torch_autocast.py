@@ -128,6 +128,45 @@ def test_casts_are_charged_to_the_operator_that_autocast_runs_low(kind: str) -> 
     assert (first.cause, first.evidence["before"], first.evidence["after"]) == ("coarse", 64, 1)
 
 
+class Called(nn.Module):
+    """Positions that one call reads which autocast runs low inside; a recurrent cell subtracts the first of them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.last = kind, nn.Linear(8, 8)
+        made = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN, "gru_cell": nn.GRUCell, "lstm_cell": nn.LSTMCell}
+        given = {} if kind.endswith("cell") else {"batch_first": True}
+        self.cell = made[kind](8, 8, **given) if kind in made else nn.Identity()
+        with torch.no_grad():
+            for name, one in self.cell.named_parameters():
+                if name.startswith("weight_ih"):
+                    one.copy_(one.sign() / 32)
+                    one[:, 4:].copy_(-one[:, :4])
+
+    def forward(self, x: Any, positions: Any) -> Any:
+        p = positions.float()[:, :, None].expand(-1, -1, 4)
+        p = torch.cat([p, torch.full_like(p, 16384.0)], -1)
+        if self.kind == "attention":
+            y = F.scaled_dot_product_attention(x, x, p)
+        elif self.kind == "attention_of_heads":
+            y = F.scaled_dot_product_attention(x[:, None], x[:, None], p[:, None])[:, 0]
+        else:
+            y = self.cell(p.flatten(0, 1)) if self.kind.endswith("cell") else self.cell(p)[0]
+            y = (y[0] if isinstance(y, tuple) else y).view(2, 16, 8)
+        return self.last(x) * torch.cos(y)
+
+
+@pytest.mark.parametrize("kind", ["attention", "attention_of_heads", "gru", "lstm", "rnn", "gru_cell", "lstm_cell"])
+def test_attention_and_recurrent_cells_are_told_by_the_numbers_that_become_one(kind: str) -> None:
+    torch.manual_seed(0)
+    feeds = (torch.randn(2, 16, 8), torch.arange(16384, 16400)[None].expand(2, -1))
+    report = compare_module(Called(kind), feeds, run_mode="torch_autocast_bf16", explain="full")
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.name.startswith("scaled" if "attention" in kind else kind.partition("_")[0]) or "cell" in first.name
+    assert (first.cause, first.evidence["before"], first.evidence["after"]) == ("coarse", 16, 1)
+
+
 def test_numbers_that_a_cast_only_rounds_become_no_other_cause() -> None:
     torch.manual_seed(0)
     feeds = (torch.randn(2, 64, 8), torch.arange(64)[None].expand(2, -1))  # exact in bfloat16

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from approval import holds_approved
 from warm import run_together
@@ -17,8 +18,19 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.products.training.rank_faults import find_first_rank_fault
-from precision_debug.recording.rank_log import join_shards, rank_file, read_ranks
+from precision_debug.products.training.rank_faults import find_first_rank_fault, find_token_weights
+from precision_debug.recording.rank_log import (
+    BINS,
+    GradientNumbers,
+    InputNumbers,
+    RankStep,
+    Reduction,
+    join_shards,
+    rank_file,
+    rank_line,
+    read_ranks,
+)  # fmt: skip
+from precision_debug.recording.training_log import StepNumbers
 
 FAULTS = {
     "ddp_inf": ("broken", 1, (1,)),
@@ -132,3 +144,43 @@ def test_files_of_a_rank_that_are_missing_or_damaged_are_said(
     (tmp_path / rank_file("", 1).name).write_text('{"step": 1}\n')
     assert main(["training", str(tmp_path), "--lang", "en"]) == 2
     assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "weights", "told"),
+    [
+        ((120, 480), (0.5, 0.5), "alike"),
+        ((120, 480), (0.2, 0.8), "by_tokens"),
+        ((120, 480), (0.7, 0.3), "other"),
+        ((100, 200, 700), (0.1, 0.2, 0.7), "by_tokens"),
+        ((120, 123), (0.5, 0.5), None),  # the two are the same there
+        ((None, None), (0.2, 0.8), None),
+    ],
+)
+def test_ranks_of_other_numbers_of_tokens_are_told_by_how_they_are_weighed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokens: tuple[int | None, ...], weights: tuple[float, ...],
+    told: str | None,
+) -> None:  # fmt: skip
+    draw = np.random.default_rng(3).standard_normal
+    for step in range(2):
+        own = [draw(BINS) + 0.5 for _ in tokens]
+        behind = sum(factor * one for factor, one in zip(weights, own, strict=True))
+        numbers = [GradientNumbers(norm=float(np.linalg.norm(one)), sketch=tuple(one)) for one in (*own, behind)]
+        for rank, count in enumerate(tokens):
+            gradient = Reduction(local=numbers[rank], reduced=numbers[-1], final=numbers[-1])
+            seen = {"labels": InputNumbers(print=f"{step} {rank}", tokens=count)}
+            line = rank_line(RankStep(
+                numbers=StepNumbers(step=step), rank=rank, ranks=len(tokens), gradients={"w": gradient}, inputs=seen
+            ))  # fmt: skip
+            with rank_file(tmp_path, rank).open("a", encoding="utf-8") as file:
+                file.write(line)
+    steps = read_ranks(tmp_path)
+    found = find_token_weights(steps)
+    assert (found.what if found else None) == told
+    assert find_first_rank_fault(steps) is None
+    main(["training", str(tmp_path), "--lang", "en"])
+    said = capsys.readouterr().out
+    assert ("tokens" in said) == (told is not None)
+    if found is not None:
+        assert found.weights == pytest.approx(weights, rel=1e-3)
+        assert all(str(count) in said for count in tokens)

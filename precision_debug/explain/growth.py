@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,13 +14,13 @@ from ..errors import PrecisionDebugError
 from ..numbers.born import compute_finite_l2
 from ..numbers.narrowing import narrow_type, round_values
 from ..pairing.align import strip_iteration
-from ..records import Comparison, Culprit
+from ..records import Comparison, Culprit, TensorMeta
 from .casts import list_tensors_on_the_way
 from .criteria import FAR, HALF, STRONG
 from .effects import Sink, squares_of
 from .introduced import WAITING, Alone, KeptTensors, replay_operators
 from .operator_facts import find_acting_type, operators_of, types_of
-from .operators import BODIES, CANCEL, plain_type
+from .operators import BODIES, CANCEL, CASTS, MOVE, plain_type
 from .regions import measure_distance, run_rounded
 from .subject import Subject
 from .units import BEYOND, MOST, bits_of
@@ -130,12 +130,15 @@ def find_merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, 
     own = alone.found[name].rel_l2
     if not own or subject.is_step:
         return {}
-    way = [subject.targets[one] for one in list_tensors_on_the_way(subject, name)]
+    way = {one: subject.targets[one] for one in list_tensors_on_the_way(subject, name)}
     for source in subject.sources(name):
         there = subject.row_of[source]
         numbers = there.comparison
-        cast = next((meta for meta in way if meta.inputs == (there.target_name,)), None)
-        if cast is None or numbers is None or numbers.target.dtype == cast.dtype or not _merges(numbers, cast.dtype):
+        if numbers is None:
+            continue
+        casts = [meta for meta in way.values() if _find_what_is_cast(way, meta) == there.target_name]
+        cast = next((meta for meta in casts if numbers.target.dtype != meta.dtype), None)
+        if cast is None or not _merges(numbers, cast.dtype):
             continue
         counts: list[int] = []
 
@@ -154,6 +157,18 @@ def find_merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, 
         if counts and 2 * counts[1] <= counts[0]:
             return {"source": source, "cast": cast.dtype, "before": counts[0], "after": counts[1]}
     return {}
+
+
+def _find_what_is_cast(way: Mapping[str, TensorMeta], cast: TensorMeta) -> str:
+    """Return the compared tensor of which an operator that only the target does is the cast, moved about or not; ""
+    where it is none's."""
+    found, meta = "", cast if plain_type(cast.op_type) in CASTS else None
+    while meta is not None and len(meta.inputs) == 1:
+        found = meta.inputs[0]
+        meta = way.get(found)
+        if meta is not None and plain_type(meta.op_type) not in MOVE:
+            return ""
+    return found if meta is None else ""
 
 
 # A loop whose rounding is ordinary in each iteration, and always to one side: of its own state, not of the baseline's.

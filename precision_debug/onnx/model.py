@@ -76,8 +76,14 @@ def name_every_node(proto: Any, path: str) -> Any:
 
 
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
-    """Return the inputs that a caller feeds, in the model's order; those with a default value are optional."""
+    """Return the inputs that a caller feeds, in the model's order; those with a default value are optional.
+
+    Before IR version 4 each constant had to be listed as an input, and engines let nobody feed it.
+    """
     defaults = initializers_of(model.proto.graph)
+    if model.proto.ir_version < 4:
+        fed = (value for value in model.proto.graph.input if value.name not in defaults)
+        return tuple(_make_input_meta(value, False) for value in fed)
     return tuple(_make_input_meta(value, value.name in defaults) for value in model.proto.graph.input)
 
 

@@ -126,9 +126,18 @@ class _Unit:
         """By their place in what the call returned."""
         if len(self.rows) == 1:
             return {"()": self.rows[0]}
-        return {
-            call: meta for meta in self.rows if meta.call for call in meta.call.results if call.startswith("()")
-        }  # fmt: skip
+        made = [*self.rows, *self.casts] if self.narrows else self.rows
+        return {call: meta for meta in made if meta.call for call in meta.call.results if call.startswith("()")}
+
+    @functools.cached_property
+    def narrows(self) -> bool:
+        """Return whether the call casts both what it reads and what it gives to one type, as attention does under
+        autocast where its inside is float32: its inside is no operator of that type, and the call is one."""
+        own = {meta.name for meta in (*self.rows, *self.casts)}
+        read = {meta.dtype for meta in self.casts if own.isdisjoint(meta.inputs)}
+        return len(self.rows) > 1 and any(
+            meta.dtype in read and "()" in meta.call.results for meta in self.casts if meta.call is not None
+        )
 
 
 def _place(meta: TensorMeta) -> str:
@@ -167,6 +176,9 @@ class _Graph:
             else:
                 unit.rows.append(meta)
             unit.read += [*meta.inputs, *(f"={name}" for name in call.reads)]
+        for unit in self.units:
+            if unit.narrows:  # its result is no copy of what it has inside
+                self._through.difference_update(meta.name for meta in unit.results().values())
         self.sites = collections.Counter(unit.site for unit in self.units)
         self._readers: dict[tuple[str, _Site], list[_Unit]] = {}
         self.at: dict[_Site, list[_Unit]] = {}
@@ -300,7 +312,7 @@ class _Pairing:
         if other is None:
             return
         other.taken = unit.taken = True
-        if unit.operators == other.operators and not _is_reshaped(other, unit):
+        if unit.operators == other.operators and unit.narrows == other.narrows and not _is_reshaped(other, unit):
             for base, target in zip(other.rows, unit.rows, strict=True):
                 if self._judged((base.inputs, base.call), (target.inputs, target.call)) is not _DIFFER:
                     self._join(base, target)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...recording.rank_log import BINS, GradientNumbers, RankedStep, join_sketches
 
-__all__ = ["RankFault", "find_first_rank_fault"]
+__all__ = ["RankFault", "TokenWeights", "find_first_rank_fault", "find_token_weights"]
 
 _OFF = 0.02
 """Distance of a reduction from the mean, in norms of the ranks' gradients, up to which it is one: types of 8 bits of
@@ -24,6 +24,9 @@ mantissa, as DDP's hooks that compress to bfloat16, make 0.004 of it."""
 
 _AGAIN, _LARGER = 3, 10.0
 """Steps that show that ranks share a batch, or that one has inputs of another scale, and how many times larger."""
+
+_TELLS = 0.1
+"""Smallest singular value of the ranks' gradients, beside the largest, from which on each one's factor is told."""
 
 _FEW = 16
 """Ranks up to which each one's factor can be told: no more than a sketch has numbers."""
@@ -51,6 +54,19 @@ class RankFault:
     value: float = 0.0
     type: str = ""
     skipped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenWeights:
+    """How a reduction weighs ranks that have other numbers of tokens than each other.
+
+    tokens, weights: by rank; the weights add up to 1. what: "alike" (each counts as much), "by_tokens" (as its share of
+    them), "other"."""
+
+    step: int
+    what: str
+    tokens: tuple[int, ...]
+    weights: tuple[float, ...]
 
 
 _Look = Callable[[RankedStep, str], RankFault | None]
@@ -272,3 +288,54 @@ def _find_rounding_reduction(step: RankedStep, name: str) -> RankFault | None:
         if len(kinds) == 1 and (kind := kinds.pop()):
             return _make_fault(step, "rounded", name, [*local], type=kind)
     return None
+
+
+def find_token_weights(steps: Sequence[RankedStep]) -> TokenWeights | None:
+    """Return how the reduction weighs the ranks in the first step in which their numbers of tokens tell; None where
+    none does. A log does not say by what each rank divides its loss: of that, equal weights may be right."""
+    for step in steps:
+        tokens = _count_tokens(step) if len(step.ranks) == step.of > 1 else ()
+        if not tokens:
+            continue
+        shares, alike = np.asarray(tokens) / sum(tokens), 1 / len(tokens)
+        if float(np.abs(shares - alike).max()) <= 2 * _OFF:
+            continue  # the two cannot be told apart
+        names = dict.fromkeys(name for one in step.ranks.values() for name in one.gradients)
+        for name in names:
+            weights = _measure_weights(step, name)
+            if weights is None:
+                continue
+            fits = {"alike": np.full(len(tokens), alike), "by_tokens": shares}
+            what = next((key for key, one in fits.items() if float(np.abs(weights - one).max()) <= _OFF), "other")
+            return TokenWeights(step=step.step, what=what, tokens=tokens, weights=tuple(map(float, weights)))
+    return None
+
+
+def _count_tokens(step: RankedStep) -> tuple[int, ...]:
+    """Return each rank's tokens, of labels before masks; () where no input of all ranks counts them."""
+    common = set.intersection(
+        *({name for name, one in rank.inputs.items() if one.tokens} for rank in step.ranks.values())
+    )
+    name = min(common, key=lambda one: ("mask" in one, one), default="")
+    return tuple(rank.inputs[name].tokens or 0 for rank in step.ranks.values()) if name else ()
+
+
+def _measure_weights(step: RankedStep, name: str) -> np.ndarray[Any, Any] | None:
+    """Return the factors, made to add up to 1, by which the ranks' gradients make what is behind the reduction; None
+    where they do not, or where the ranks' gradients are too alike to tell."""
+    local = _side_of_reduction(step, name, "local")
+    alone = {rank: np.asarray(one.sketch) for rank, one in local.items()}
+    if not len(step.ranks) == len(alone) <= _FEW or any(one.size != BINS for one in alone.values()):
+        return None
+    reduced = _side_of_reduction(step, name, "reduced")
+    behind = _side_of_reduction(step, name, "final") if _is_same_as_alone(reduced, alone) else reduced
+    whole = join_sketches(step, name, behind) if behind else None
+    columns = np.stack([*alone.values()], axis=1)
+    if whole is None or whole.size != BINS or not (np.isfinite(columns).all() and np.isfinite(whole).all()):
+        return None
+    sizes = np.linalg.svd(columns, compute_uv=False)
+    found, *_ = np.linalg.lstsq(columns, whole, rcond=None)
+    off = float(np.linalg.norm(whole - columns @ found))
+    if sizes[-1] < _TELLS * sizes[0] or off > _OFF * float(np.linalg.norm(whole)) or found.min() <= 0:
+        return None
+    return np.asarray(found / found.sum())

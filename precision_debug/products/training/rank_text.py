@@ -11,9 +11,9 @@ from ...recording.rank_log import GradientNumbers, RankedStep
 from ...report.blame import name_ranks
 from ...report.formats.html.text import both_languages, escape_html
 from ...report.words import format_figure
-from .rank_faults import RankFault
+from .rank_faults import RankFault, TokenWeights
 
-__all__ = ["describe_missing", "rank_table", "rank_text", "suggest_next"]
+__all__ = ["describe_missing", "rank_table", "rank_text", "suggest_next", "token_text"]
 
 _ROWS = 200
 """Parameters of the table."""
@@ -37,6 +37,33 @@ def rank_text(steps: Sequence[RankedStep], found: RankFault | None) -> Text:
         f"Step {found.step}: {said.en} (parameters affected: {found.parameters}).{skipped_en}",
         f"第 {found.step} 步：{said.zh}（受影响的参数：{found.parameters} 个）。{skipped_zh}",
     )
+
+
+def token_text(found: TokenWeights) -> Text:
+    """One sentence: how the reduction weighs ranks of other numbers of tokens, and what that asks of their losses."""
+    tokens = ", ".join(map(str, found.tokens))
+    weights = ", ".join(format_figure(one) for one in found.weights)
+    sentences = {
+        "alike": Text(
+            f"Step {found.step}: the ranks have {tokens} tokens, and the reduction weighs their gradients alike. This"
+            " is right if each rank's loss is the sum over its tokens, divided by the mean number of them over the"
+            " ranks; if it is the mean over its own tokens, those of the shorter ranks count more",
+            f"第 {found.step} 步：各 rank 的 token 数为 {tokens}，而归约对其梯度等权平均。"
+            "若各 rank 的损失为本地 token 之和除以各 rank token 数的平均值，则正确；"
+            "若为本地 token 的平均值，则 token 较少的 rank 权重偏大",
+        ),
+        "by_tokens": Text(
+            f"Step {found.step}: the reduction weighs the ranks by their tokens ({tokens})",
+            f"第 {found.step} 步：归约按各 rank 的 token 数（{tokens}）加权",
+        ),
+        "other": Text(
+            f"Step {found.step}: the reduction weighs the ranks by {weights}, which is neither alike nor their share of"
+            f" the tokens ({tokens})",
+            f"第 {found.step} 步：归约对各 rank 的权重为 {weights}，既非等权，也不是其 token 数（{tokens}）所占的比例",
+        ),
+    }
+    said = sentences[found.what]
+    return Text(f"{said.en}.", f"{said.zh}。")
 
 
 def _number_of_ranks(steps: Sequence[RankedStep]) -> int:

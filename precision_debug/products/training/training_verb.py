@@ -20,8 +20,8 @@ from ...records import Doubt
 from ...report.atomic_file import replace_atomically
 from ...report.doubts import describe_doubt
 from ...safety.untrusted import make_visible
-from .rank_faults import RankFault, find_first_rank_fault
-from .rank_text import describe_missing, rank_table, rank_text, suggest_next
+from .rank_faults import RankFault, find_first_rank_fault, find_token_weights
+from .rank_text import describe_missing, rank_table, rank_text, suggest_next, token_text
 from .training_faults import Departure, count_steps_with_band, find_first_departure, find_untrained
 from .training_page import describe_departure, describe_untrained, make_training_page
 
@@ -109,6 +109,7 @@ def run(arguments: Sequence[str]) -> int:
         about = [
             describe_missing(ranks) or rank_text(ranks, off),
             suggest_next(off, args.folder) if off is not None else None,
+            token_text(weighed) if off is None and (weighed := find_token_weights(ranks)) is not None else None,
         ]
         said = [*(text for text in about if text is not None), *said]
     if (never := find_untrained(steps)) is not None:
