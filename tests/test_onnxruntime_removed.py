@@ -317,3 +317,30 @@ def test_a_removed_activation_is_the_cause(kind: int, tmp_path: Path) -> None:
     if kind != TensorProto.INT8:  # there ONNX Runtime fuses what comes behind it
         assert culprit.name == "r"
         assert culprit.evidence["left"] < 0.2
+
+
+def test_a_file_whose_numbers_become_infinite_is_not_called_right(tmp_path: Path) -> None:
+    """Log-mel features: without its Clip, the logarithm of what became 0 is -Inf in the quantiser's own file, beside
+    an output that is right."""
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["power"], name="mel"),
+        helper.make_node("Clip", ["power", "low"], ["clipped"], name="clip"),
+        helper.make_node("Log", ["clipped"], ["y"], name="log"),
+        helper.make_node("Shape", ["x"], ["length"], name="length"),
+    ]
+    held = [
+        numpy_helper.from_array(np.abs(np.random.default_rng(1).normal(size=(8, 8))).astype(np.float32), "w"),
+        numpy_helper.from_array(np.float32(1e-5), "low"),
+    ]
+    graph = helper.make_graph(
+        nodes, "features", [value("x", TensorProto.FLOAT, [4, 8])],
+        [value("y", TensorProto.FLOAT, [4, 8]), value("length", TensorProto.INT64, [2])], held,
+    )  # fmt: skip
+    path = tmp_path / "features.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    feeds = {"x": np.logspace(-6, 2, 32, dtype=np.float32).reshape(4, 8)}
+    report = precision_debug.compare(str(path), run_mode="ort_int8", inputs=feeds, explain="off")
+    note = next(one for one in report.target.notes if one.code == "onnxruntime.left_in_float_measured")
+    assert note.args["stock"] == np.inf
+    assert np.isfinite(note.args["ours"])

@@ -227,7 +227,8 @@ def _iterate_left_in_float(found: Mapping[str, Reason], stock: float | None, our
 
 def _measure_error(source: Model, result: Path, feeds: Sequence[Feeds]) -> float | None:
     """Return relative L2 error of the worst output of a written file against the source's on the first sample, both as
-    a script of a few lines runs them; None where one of them does not run or no output has numbers to compare."""
+    a script of a few lines runs them; inf where it alone makes NaN or Inf; None where one of them does not run or no
+    output has numbers to compare."""
     import onnxruntime as ort
 
     if not feeds:
@@ -244,8 +245,11 @@ def _measure_error(source: Model, result: Path, feeds: Sequence[Feeds]) -> float
     worst = None
     for mine, other in zip(*both, strict=False):
         true, given = np.asarray(mine, np.float64), np.asarray(other, np.float64)
-        size = float(np.linalg.norm(true))
-        if true.shape == given.shape and size and np.isfinite(off := float(np.linalg.norm(given - true)) / size):
+        fair = np.isfinite(true)
+        size = float(np.linalg.norm(true[fair]))
+        if true.shape == given.shape and size:
+            made = bool(np.isfinite(given[fair]).all())  # else the file makes NaN or Inf of numbers
+            off = float(np.linalg.norm(given[fair] - true[fair])) / size if made else np.inf
             worst = max(worst or 0.0, off)
     return worst
 
