@@ -189,7 +189,8 @@ def _restore_special_values(data: Any) -> Any:
 
 
 def _attach_codes(said: Any, code: Any) -> Any:
-    """Sentences with the codes beside them; those that do not fit together stay sentences."""
+    """Return the sentences as Reasons, with their codes and arguments; a sentence whose code does not fit stays
+    text."""
     if type(said) is str and type(code) is dict and type(code.get("code")) is str:
         args = code.get("args")
         found = {k: _decode_reason_argument(v) for k, v in args.items()} if type(args) is dict else {}

@@ -266,7 +266,7 @@ class _Queue:
         self._error = self._error or error
 
     def raise_error(self) -> None:
-        """An error of the hook, which could not be raised inside TensorRT."""
+        """Raise the first error of the hook, which could not be raised inside TensorRT; return where there is none."""
         if self._error is not None:
             raise self._error
 

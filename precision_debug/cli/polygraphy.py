@@ -140,7 +140,7 @@ def _translate_verb(typed: _Typed) -> list[str] | None:
     model = ["--model_file", typed.model or "M"]
     mode = ["--run_mode", f"trt_{typed.precision}"]
     if typed.verb == "run":
-        return [*_run(typed)]
+        return [*_translate_run(typed)]
     if typed.verb == "convert":
         saved = typed.options.pop("--output", [])
         return [*model, *mode, "--save_engine", *(saved or [str(PurePath(typed.model or "M").with_suffix(".engine"))])]
@@ -157,7 +157,8 @@ def _translate_verb(typed: _Typed) -> list[str] | None:
     return None
 
 
-def _run(typed: _Typed) -> list[str]:
+def _translate_run(typed: _Typed) -> list[str]:
+    """Return our options for a command ``polygraphy run``: the model, the run mode and the baseline."""
     trt, ort = "--trt" in typed.runners, len([one for one in typed.runners if one.startswith("--onnx")])
     model = ["--model_file", typed.model or "M"]
     if typed.one("--model_type") == "engine" or typed.model.endswith((".engine", ".plan")):

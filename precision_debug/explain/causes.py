@@ -235,6 +235,7 @@ class _Operator:
 
     @cached_property
     def narrow(self) -> str:
+        """The narrow type that the target computes the operator in."""
         return narrow_type(self.subject, self.name)
 
     @property

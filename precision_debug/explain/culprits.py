@@ -51,9 +51,9 @@ _REGION = 8
 
 
 def list_kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
-    """Return the tensors with what is fused into them and what lies between an author and its amplifier, and behind
-    them each that only moves their numbers or is beyond the type as they are, or chooses among them for another
-    amplifier.
+    """Return the tensors to keep in higher precision so that a fix of ``keep`` holds. These are the tensors themselves,
+    what is fused into them, what lies between a culprit and its amplifier, and behind them each operator that only
+    moves their numbers, is beyond the type as they are, or chooses among them for another amplifier.
 
     What reads the last of them is kept as well by whoever follows the advice: it is what brings the numbers back.
     """

@@ -158,8 +158,9 @@ def _values_of(session: Any, feeds: Mapping[str, Any], names: Mapping[str, str])
 
 
 def compare_choices(base: Sequence[Array], target: Sequence[Array], chose: Array, chose_there: Array) -> Evidence:
-    """Return how often two sides chose otherwise, of how many choices, how far the baseline's scores were apart there
-    at most, and how far the target's are off there; without what cannot be told of these arrays.
+    """Return how often two sides chose differently, of how many choices, and how near these were. "How near" is the
+    largest distance of the baseline's scores there, beside the target's error there; what these arrays do not tell is
+    left out.
 
     base, target: the scores, and what they are compared with where that is not constant. chose, chose_there: indices
     into the scores along one axis, what a threshold or a rounding makes of each, or the boxes that are left: of which
@@ -433,6 +434,7 @@ class _Runs:
     """What is before and behind decisions, and their values in further runs of both sides."""
 
     def __init__(self, subject: Subject, names: Sequence[str]) -> None:
+        """Collect the readers, rows and scores of the decisions called ``names``."""
         self.subject, self.names = subject, names
         self.bodies = _list_bodies(subject)
         readers: dict[str, list[str]] = {}
@@ -678,9 +680,9 @@ class _Turned:
         return measure_error_at(self.bench, got[name], there[name], rounded=name in self.subject.rounded)
 
     def _is_drowned(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
-        """Return whether scores are off by much of what they differ from each other, or of the step that they are
-        rounded to, however little that is of their size: then whoever made them so has made the decisions, near ones or
-        not."""
+        """Return whether an operator's scores are off by much of what tells them apart. That is their spread, or the
+        step that they are rounded to, however small it is beside their size: whoever made the scores wrong has then
+        made the decisions, near ones or not."""
         for one in self.runs.scores[name]:
             if one in plain and one in there and there[one].shape == plain[one].shape:
                 base = widen(plain[one])

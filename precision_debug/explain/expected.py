@@ -130,8 +130,8 @@ def _make_shaker(
 
 
 def _is_exact(subject: Subject, row: Row, value: Any, unit: float) -> bool:
-    """Return whether a tensor has nothing but whole numbers that every floating-point type of this unit holds, as a
-    mask of 0 and 1 has: what rounds them gives them back, and 1 - 1 is no small number that passes for true."""
+    """Return whether a tensor holds only whole numbers that rounding to this unit leaves as they are. Such are a mask's
+    0 and 1: 1 - 1 of them is exactly 0 and no small number that passes for true."""
     stats = row.comparison.base if row.comparison is not None else None
     ends = (stats.min, stats.max) if stats is not None else ()
     if subject.whole_steps(row.name) or not all(one is not None and float(one).is_integer() for one in ends):

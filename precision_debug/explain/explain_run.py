@@ -409,9 +409,9 @@ def _replace_if_unsteady(
 def _add_hidden_overflow(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: tuple[Sink, ...]
 ) -> tuple[Culprit, ...]:
-    """With those that explain others away: an overflow that the baseline does not show takes the blame of all that come
-    after it, and what was fed with other values or shapes is told first; an output of another shape that nothing reads
-    (a cache that holds fewer tokens) makes no other one wrong, and is told last."""
+    """Add the culprits that explain others away. An overflow that the baseline does not show takes the place of the
+    culprits behind it. Inputs and tensors of another value or shape come first. An output of another shape that nothing
+    reads (a cache that holds fewer tokens) makes no other tensor wrong and comes last."""
     hidden = find_hidden_overflow(subject, sinks) if alone.method == "replayed" else None
     if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
         behind = subject.descendants(hidden.name)

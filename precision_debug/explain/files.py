@@ -116,9 +116,9 @@ def _operator_behind_casts(target: Replacer, name: str, mine: Operator | None) -
 
 
 def _find_removed_activation(subject: Subject, name: str, case: Case | None) -> Evidence:
-    """Return a Relu or Clip that a quantiser removed though its range does not clip as that did: where clipping the
-    target's result takes most of the error away, or where it lies inside of a fused region, as the files prove; {}
-    elsewhere."""
+    """Return a Relu or Clip that a quantiser removed although its quantised range does not clip alike. Clipping the
+    target's result must take most of the error away, or the activation lies inside a fused region, where the files
+    prove it; {} elsewhere."""
     removed = subject.removed()
     own = (subject.meta_of[name],) if name in subject.meta_of else ()
     for meta in reversed(subject.region_of.get(name, own)) if removed else ():
@@ -150,8 +150,8 @@ class _Pair:
 def _compare_region_constants(
     subject: Subject, name: str, mine: Operator, theirs: Operator
 ) -> list[_Pair] | None:
-    """Return the constants that differ between an operator and the several in its place, by what is really read,
-    whatever their names and however they lie; None where either side reads others than such pairs."""
+    """Return the constants that differ between one operator and the several in its place. Pairs are made by what is
+    really read, whatever names and layouts say; None where either side reads constants beyond such pairs."""
     baseline, target = subject.operators()
     own = {} if plain_type(theirs.op_type) in _ONE else {key: np.asarray(v) for key, v in mine.parameters.items()}
     there = {} if plain_type(mine.op_type) in _ONE else {key: np.asarray(v) for key, v in theirs.parameters.items()}
@@ -208,8 +208,9 @@ def _list_forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
 
 
 def _exchange_constants(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
-    """Return the constant that makes the operator's error when it is exchanged between the files, alone or with all
-    others; the first that differs where that cannot be run; {} where none differs, or none makes it."""
+    """Return the constant that makes the operator's error, by exchanging it between the files, alone or with all
+    others. Where that cannot be run, the first constant that differs; {} where none differs, or none makes the
+    error."""
     told = [(pair, found) for pair in pairs if (found := _find_first_difference(pair.key, pair.base, pair.target))]
     if not told:
         return {}
@@ -361,9 +362,9 @@ def find_other_operator(subject: Subject, name: str) -> Evidence:
 
 
 def find_narrower_constants(subject: Subject, name: str) -> Evidence:
-    """Return the constants that the target's file holds rounded to a narrower float, every number of them, as a file
-    that was converted does: the one that loses most, and that type; {} where none is, or where another one is no such
-    rounding. """
+    """Return the type and the worst of the constants that the target's file holds rounded to a narrower float. Every
+    number of them must be such a rounding, as in a converted file; {} where one is not, or where no constant is
+    narrower."""
     baseline, target = subject.operators()
     row, found = subject.row_of.get(name), dict[str, float]()
     types = {"float16", "bfloat16"}
@@ -505,8 +506,8 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
 
 
 def _find_other_constant(mine: Operator, theirs: Operator) -> Evidence:
-    """Return a constant that the other framework's operator has, too, with other values; {} where each has its equal,
-    or where one of them has a batch norm's folded into its own, which are then no constants of the other."""
+    """Return a constant that the other framework's operator holds with other values. {} where each constant has its
+    equal, and where only one side has a batch norm folded into its own, which cannot be compared."""
     if _is_batch_norm(mine) != _is_batch_norm(theirs):
         return {}
     own = {key: np.asarray(value) for key, value in mine.parameters.items()}
@@ -590,9 +591,9 @@ _OF_ITS_RESULT = frozenset({"Unsqueeze"})
 """Operators that count axes of what they give."""
 
 
-def _cut(moves: Operator, first: Any, second: Any) -> bool:
-    """Return whether an operator that only moves elements moves another number of them there: it does not choose how
-    many it reads, so whoever was before it cut the work differently, and this is no fault of its own."""
+def _cuts_differently(moves: Operator, first: Any, second: Any) -> bool:
+    """Return whether an operator that only moves elements moves another number of them in the target. It does not
+    choose how many it reads: an earlier operator divided the work differently, so this is no fault of its own."""
     if plain_type(moves.op_type) not in MOVE:
         return False
     if not (isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)) and len(first) == len(second) > 1):
@@ -634,7 +635,7 @@ def _compare_operators(
         if (
             first != second
             and not _name_same_axes(mine.op_type, key, first, second, axes)
-            and not _cut(mine, first, second)
+            and not _cuts_differently(mine, first, second)
         ):
             base, there = (say("is_missing") if one is None else str(one) for one in (first, second))
             return {"what": say("an_attribute"), "name": key, "base": base, "target": there}

@@ -66,9 +66,9 @@ _OUTLIER = 16.0
 
 
 def find_grid_cause(case: Case) -> Told:
-    """Return why a quantised operator's result is off: a mask, a shift, values that are cut off, a factor, one channel
-    that makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on
-    one. The first of them that its experiment bears out."""
+    """Return why a quantised operator's result is off. In this order, the first that its experiment confirms: a mask, a
+    shift, values that are cut off, a wrong factor, one channel that sets the range of all. Otherwise the grid is
+    coarse, and the evidence has its steps where the numbers lie on one."""
     exact, wrong = case.exact, case.wrong
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK or _holds_mask(exact):
@@ -503,8 +503,8 @@ def _dequantise(held: Stored) -> Array:
 
 
 def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
-    """Return a scale that is another one than the integers were made with, of a channel or a block say: where another
-    factor takes most of what its numbers are off by away, and these most of the operator's error."""
+    """Return a scale, of a channel or a block, that is not the one that the integers were made with. Another factor
+    must take away most of what its numbers are off by, and these make most of the operator's error."""
     if held.integers.dtype == np.int32:  # a bias, whose scale is that of what it is added to
         return None
     real, (group, _) = _dequantise(held), _group_by_scale(values, held)

@@ -42,8 +42,8 @@ _OF_SPREAD = 0.25
 
 
 def find_amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
-    """Return the first operator, on the way to outputs that are beyond their bounds, that makes an error beyond any
-    bound of what is ordinary rounding before it, and of nothing that it adds itself; () where there is none."""
+    """Return the first operator before failing outputs that amplifies ordinary rounding beyond any bound. It adds no
+    such error itself; () where there is none."""
     before: set[str] = set().union(*(subject.ancestors(name) for name in outputs)) if outputs else set()
     for name in sorted(before & subject.row_of.keys(), key=lambda one: subject.order.get(one, 0)):
         own, factor = alone.found.get(name), _measure_growth_factor(subject, name)
@@ -95,8 +95,8 @@ def _cause_of_growth(subject: Subject, name: str, factor: float) -> tuple[str, d
 
 
 def _measure_steps_between(subject: Subject, name: str) -> dict[str, Any]:
-    """Return how far apart the largest numbers that an operator reads can be in the type in which the target computed
-    them, where that is as much as whole numbers are apart: positions and times become one there. {} elsewhere."""
+    """Return how far apart the target's type lets the largest numbers be that an operator reads. Only where this is 1
+    or more, so that neighbouring positions or times become one number; {} elsewhere."""
     for source in subject.sources(name):
         numbers = subject.row_of[source].comparison if source in subject.row_of else None
         if numbers is None or numbers.base.max is None or numbers.base.min is None:
@@ -124,9 +124,8 @@ def _merges(numbers: Comparison, dtype: str) -> bool:
 
 
 def find_merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
-    """Return the tensor that the target casts to a narrower type for an operator, and in which numbers become one,
-    where its rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there
-    is none."""
+    """Return the operand in which the target's cast to a narrower type makes several numbers one. Rounding it alone, in
+    a run of the baseline, must make most of the error that the operator adds; {} where there is none."""
     own = alone.found[name].rel_l2
     if not own or subject.is_step:
         return {}

@@ -47,7 +47,7 @@ def is_finer(subject: Subject, name: str) -> bool:
 
 
 def is_quantised(held_as: str) -> bool:
-    """Return whether a type is one of integers that stand for numbers."""
+    """Return whether tensors held in this type are quantised: integers that stand for real numbers."""
     return held_as in {"int8", "uint8", "int4", "uint4", "int16", "uint16"}
 
 
@@ -115,8 +115,8 @@ def count_terms(subject: Subject, name: str, constants: Mapping[str, Array]) -> 
 
 
 def constants_of(subject: Subject, name: str) -> dict[str, Array]:
-    """Return what the baseline's operators of a region read of the model's own constants, as float arrays: those of the
-    last name that was asked for are at hand, since to read a weight of a card takes up to a second."""
+    """Return the model's constants that the baseline's operators of a region read, as float arrays by name. Those of
+    the last name asked for are kept, since reading a weight from a GPU takes up to a second."""
     if name not in subject.constants:
         subject.constants.clear()
         subject.constants[name] = _read(subject, name)
@@ -135,8 +135,8 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
 
 
 def find_weights_in_few_bits(subject: Subject, name: str) -> dict[str, tuple[Array, Array]]:
-    """Return the weights of a region that a quantiser's file holds rounded, with the numbers that they stand for there:
-    by the baseline's name, the baseline's and the target's; {} where the target's file quantises more than weights."""
+    """Return the weights of a region that a quantiser's file holds in few bits, by the baseline's name: (the baseline's
+    numbers, the dequantised ones); {} where the target's file quantises more than weights."""
     baseline, target = subject.operators()
     found: dict[str, tuple[Array, Array]] = {}
     if target is None or not subject.weights_alone:

@@ -533,8 +533,8 @@ def _has_coarse_steps(subject: Subject) -> bool:
 
 
 def _find_unit_of_operands(subject: Subject, name: str) -> float:
-    """Of an operator that the target gives what it reads in fewer bits than its result, the unit of the coarsest: of a
-    product whose operands are float8, and of one of floats that rounds what it reads to 8 bits inside; else 0."""
+    """Return the rounding unit of the coarsest operand that the target reads in fewer bits than its result has. Such
+    are float8 operands of a product, and those that an operator of floats rounds to 8 bits inside; otherwise 0."""
     row, mine = subject.row_of.get(name), subject.meta_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     if meta is None:
@@ -549,8 +549,8 @@ def _find_unit_of_operands(subject: Subject, name: str) -> float:
 
 
 def _has_weights_of_4_bits(subject: Subject) -> bool:
-    """Whether all that the target's file quantises are weights, of 4 bits or fewer, and the baseline's are not these
-    very numbers already: then they lose what 4 bits lose, whatever the operators multiply in."""
+    """Return whether the target's file quantises weights alone, to 4 bits or fewer, and the baseline's are not these
+    numbers already. It then loses what 4 bits lose, whatever type the operators multiply in."""
     kinds = [meta.op_type for meta in subject.targets.values() if QUANTISED.search(meta.op_type)]
     if not all(FEW_BITS.search(kind) for kind in kinds):
         return False

@@ -63,6 +63,7 @@ class Held:
 
 
 def _parse_held() -> tuple[Held, ...]:
+    """Read held.h: the metrics that the compiled kernels compute, and whether metrics.h still declares each."""
     text = Path(__file__).with_name("held.h").read_text(encoding="utf-8")
     body = text.partition("#define METRICS")[2].replace("\\\n", "\n").partition("\n")[2]
     known = {(metric.name, metric.share, metric.expression) for metric in DECLARED}

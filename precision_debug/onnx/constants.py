@@ -69,6 +69,7 @@ class Constants(Mapping[str, Array]):
         return tensor.shape if isinstance(tensor, np.ndarray) else tuple(tensor.dims)
 
     def _array(self, tensor: Any) -> Array | None:
+        """Read a constant's numbers; None where they are too many, no numbers, or cannot be read."""
         from onnx import numpy_helper
 
         if isinstance(tensor, np.ndarray):

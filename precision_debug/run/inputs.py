@@ -188,7 +188,7 @@ def _load_feeds(spec: RunSpec, plan: RunPlan, feeds: Sequence[Feeds]) -> FeedSet
     if dumped and all(side.recording for side in sides):
         raise InputError(say("no_model_to_pair"), where=dumped, hint=say("dumps_first"))
     if elsewhere is not None and not spec.inputs and not feeds:
-        held = elsewhere.dumped_inputs(dumped, _list_inputs(next(side for side in sides if not side.recording)))
+        held = elsewhere.read_dumped_inputs(dumped, _list_inputs(next(side for side in sides if not side.recording)))
         feeds = [held] if held else ()
     if saved and not spec.inputs and not feeds:
         raise InputError(

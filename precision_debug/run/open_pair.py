@@ -196,7 +196,7 @@ def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
 
 
 class Apart(Exception):
-    """why: two runs that were to advance together cannot."""
+    """Raised where two runs that were to advance together cannot. why: the reason, for the report."""
 
     def __init__(self, why: Reason) -> None:
         super().__init__(why)

@@ -142,7 +142,7 @@ class Side(Protocol):
     def is_dump(self, path: str) -> bool:
         """Return whether a baseline, or a run mode, of this name is such a side."""
 
-    def dumped_inputs(self, path: str, metas: Sequence[InputMeta]) -> Mapping[str, Any]:
+    def read_dumped_inputs(self, path: str, metas: Sequence[InputMeta]) -> Mapping[str, Any]:
         """Return the model's inputs, where all of them are there; {} otherwise. Raises RecordingError."""
 
     def with_recorded_dumps(self, plan: RunPlan, feed_set: FeedSet, folder: Path) -> RunPlan:

@@ -184,6 +184,7 @@ def _read_values(base: OpenSide, feeds: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: np.array(as_array(one)) for name, one in feeds.items() if not isinstance(one, (list, dict))}
 
     def keep(_op_type: str, name: str, tensor: Any, /) -> None:
+        """Keep a copy of each tensor that is small enough, the first of a name."""
         array = as_array(tensor)
         if array.size <= _LARGEST:
             values.setdefault(name, np.array(array))

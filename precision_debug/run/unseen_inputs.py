@@ -222,7 +222,8 @@ def with_variants(spec: RunSpec, plan: RunPlan, feed_set: FeedSet) -> tuple[RunP
 
 
 def _take_alone(feed_set: FeedSet) -> tuple[Feeds, Feeds | None]:
-    """One sample, and a batch with it in front where the inputs are one already, or are several that fit together."""
+    """Return one sample alone, and the batch that begins with it. The batch is the inputs' own, or made of several
+    samples of the same shapes; None where there is neither."""
     first = dict(feed_set.feeds[0])
     sizes = {value.shape[0] for value in first.values() if isinstance(value, np.ndarray) and value.ndim}
     if len(sizes) == 1 and next(iter(sizes)) > 1:

@@ -92,7 +92,7 @@ def share_settings(
 
 
 def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, Any]:
-    """Return those of ``options``, as they are, that one of the takers reads."""
+    """Return the options that at least one taker (a side's backend and run mode) reads, values unchanged."""
 
     def is_read(key: str) -> bool:
         side = _find_side(key)

@@ -114,6 +114,7 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
 
 
 def _keep(report: Report, request: pytest.FixtureRequest, tmp_path: Path, call: int) -> Path:
+    """Save a test's report under the test's name, in --precision_reports or the test's own folder; return its path."""
     folder = request.config.getoption("--precision_reports")
     name = f"{_name_of_test(request.node.nodeid) if folder else 'precision'}{f'.{call}' if call > 1 else ''}.html"
     return report.save((Path(folder) if folder else tmp_path) / name)

@@ -173,14 +173,14 @@ class _Finder:
         forms = self.forms[self.root[source]]
         if then is None:
             return False
-        if self._anchored(forms):
+        if self._is_anchored(forms):
             return _after(forms[source].perm, turn) != then
         beside = (reader for reader in self.readers[source] if reader.op_type in _REORDER and not self._turn(reader))
         here = {self.layouts.layout(reader.output[0]) for reader in beside} - {None}
         return node.op_type in _REORDER and any(_after(perm, turn) != then for perm in here)
 
-    def _anchored(self, forms: Iterable[str]) -> bool:
-        """Return whether the name of one of these values tells its layout."""
+    def _is_anchored(self, forms: Iterable[str]) -> bool:
+        """Return whether ``layouts`` knows the layout of one of these values by its name."""
         return any(self.layouts.layout(name) is not None for name in forms)
 
     def _turn(self, node: Any) -> tuple[int, ...]:
@@ -229,7 +229,7 @@ class _Finder:
         found = forms[name].perm
         if known is None or found == known:
             return
-        if self._anchored(other for other in forms if other != name):  # each has the layout that its own name tells
+        if self._is_anchored(other for other in forms if other != name):  # each has the layout that its own name tells
             if not self.layouts.guessed(name):
                 forms[name] = dataclasses.replace(forms[name], perm=known)
             return

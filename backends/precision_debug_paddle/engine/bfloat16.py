@@ -158,8 +158,8 @@ Made = TypeVar("Made")
 
 
 def count_placed(text: str) -> tuple[int, int] | None:
-    """Return operators in bfloat16, and all that give floats, of what Paddle printed; None where it printed no such
-    pass."""
+    """Count the operators in bfloat16, and all that produce floats, in what Paddle printed. None where it printed no
+    such pass."""
     _, found, rest = text.rpartition(_AFTER)
     if not found:
         return None

@@ -118,6 +118,7 @@ def _list_importers(operators: Mapping[str, Any]) -> list[tuple[Any, str, Any]]:
 
 
 def _watch() -> Watcher | None:
+    """Return the Watcher of this thread; None where nobody watches."""
     return getattr(_HERE, "watch", None)
 
 

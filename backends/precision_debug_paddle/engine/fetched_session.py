@@ -199,7 +199,7 @@ class FetchSession:
         self._list(everything, changed, found, shown | copies, wrong)
 
     def _copied(self, groups: Groups, witness: Witness, feeds: Feeds) -> frozenset[str]:
-        """Return what is fetched through copies of a legacy program."""
+        """Find the values of a legacy program that can only be fetched through copies, and return their names."""
         if self._copies is None:
             return frozenset()
         outputs = {name for name, value in self._values.items() if value.output}

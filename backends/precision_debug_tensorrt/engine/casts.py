@@ -186,7 +186,8 @@ class _Work:
         return kind
 
     def _write_bodies(self, node: Any, inferred: Any, writer: _Writer) -> None:
-        """Bodies of an If, Loop or Scan, which take and give FP32; one of whose tensors a type is unknown stays."""
+        """Write the types into the bodies of an If, Loop or Scan, which read and produce FP32. A node stays as it is
+        where the type of a tensor inside is unknown."""
         bodies = [*zip(iterate_subgraphs(node), iterate_subgraphs(inferred), strict=True)]
         kept = self.layers.get(node.name) == "FP32" or _does_stay(node)
         if kept or not all(_are_all_typed(known) for _, (_, known) in bodies):

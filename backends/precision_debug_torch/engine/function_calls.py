@@ -93,7 +93,7 @@ def _active_modes() -> list[Any]:
 
 
 def _activate(modes: Iterable[Any]) -> None:
-    """These modes and no others, the innermost last."""
+    """Replace PyTorch's stack of function modes by these, the innermost last."""
     for _ in range(torch._C._len_torch_function_stack()):
         torch._C._pop_torch_function_stack()
     for mode in modes:

@@ -184,8 +184,8 @@ class _Graph:
         self.at: dict[_Site, list[_Unit]] = {}
 
     def look_through(self, theirs: Mapping[_Site, int], paired: Container[str]) -> None:
-        """Take the other run's sites: what this one alone does stands for what it was made from, but for what is paired
-        all the same."""
+        """Look through the tensors of units that the other run does not have: each then stands for what it was made
+        from, unless it is paired. theirs: the other run's sites."""
         for unit in self.units:
             if unit.site not in theirs:
                 self._through.update(meta.name for meta in unit.rows if meta.name not in paired)

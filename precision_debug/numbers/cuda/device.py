@@ -344,7 +344,8 @@ def _choose_inner_loads(size: int, step: int, wide: int, processors: int) -> int
 def _read(
     answer: Answer, base: DeviceArray, target: DeviceArray, tolerance: Tolerance
 ) -> tuple[Totals | None, np.ndarray[Any, Any] | None]:
-    """Return the totals, and of a small pair its finite errors; None where the host must do it."""
+    """Make the totals of a pair from the numbers that the kernel wrote, and of a small pair its finite errors. None
+    where the host must compute them."""
     column = dict(zip(FIELDS, answer.row.tolist(), strict=True))
     if column["unheld"]:
         return None, None

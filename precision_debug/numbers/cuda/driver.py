@@ -265,11 +265,11 @@ class Event:
         self._device, self.handle = owner, handle
 
     def record(self, stream: int) -> None:
-        """It is where the stream's work ends now. The context must be current."""
+        """Mark the present end of a stream's queued work with this event. The context must be current."""
         self._device._do("cuEventRecord", self.handle, stream)
 
     def hold_up(self, stream: int) -> None:
-        """What is queued on the stream from now on waits for it; the host does not."""
+        """Let what is queued on a stream from now on wait for this event; the host does not wait."""
         with self._device.current():
             self._device._do("cuStreamWaitEvent", stream, self.handle, 0)
 

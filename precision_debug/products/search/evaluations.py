@@ -73,6 +73,7 @@ class Evaluations:
     """
 
     def __init__(self, path: Path, key: str) -> None:
+        """Open the file of evaluations, and read those that are there. key: of the search that they belong to."""
         self.path, self.key = path, key
         self.again = 0
         self._known: dict[str, Evaluated | Kept] = {}

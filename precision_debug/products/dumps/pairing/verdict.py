@@ -37,7 +37,8 @@ def pair_outputs(
     theirs = [meta.name for meta in target if meta.is_output and meta.name in target_values]
     found: dict[str, tuple[str, str]] = {}
 
-    def left() -> tuple[list[str], list[str]]:
+    def list_left() -> tuple[list[str], list[str]]:
+        """Return the outputs of both sides that have no partner yet."""
         taken = {base for base, _ in found.values()}
         return [name for name in ours if name not in taken], [name for name in theirs if name not in found]
 
@@ -45,18 +46,18 @@ def pair_outputs(
         a, b = base_values[one], target_values[other]
         return a.shape == b.shape and is_float(a) == is_float(b)
 
-    base, others = left()
+    base, others = list_left()
     alike = {t: [b for b in base if fits(b, t) and agree(target_values[t], base_values[b])] for t in others}
     for name, rivals in alike.items():
         alone = [t for t, candidates in alike.items() if rivals and rivals[0] in candidates]
         if len(rivals) == 1 and len(alone) == 1 and is_informative(base_values[rivals[0]]):
             found[name] = rivals[0], "fingerprint, and both are outputs of the model"
-    base, others = left()
+    base, others = list_left()
     for name in others:
         named = [b for b in base if fits(b, name) and _plain_name(b) == _plain_name(name)]
-        if len(named) == 1 and named[0] in left()[0]:
+        if len(named) == 1 and named[0] in list_left()[0]:
             found[name] = named[0], "outputs of the model, by name"
-    base, others = left()
+    base, others = list_left()
     if len(base) == len(others) and all(fits(b, t) for b, t in zip(base, others, strict=True)):
         for place, (b, t) in enumerate(zip(base, others, strict=True), 1):
             found[t] = b, f"outputs of the model, by position ({place} of {len(base)}), shape and type"
