@@ -17,6 +17,8 @@ import pytest
 
 from precision_debug import cli, registry
 from precision_debug.errors import UsageError
+from precision_debug.run.judging import StepFixes
+from precision_debug.run.plan import Side
 
 PRODUCTS = "precision_debug.products"
 NAMES = ("dumps", "search", "tools", "training")
@@ -41,6 +43,17 @@ def subject(request, tmp_path):
         work_dir=str(tmp_path), import_name="precision_debug_onnxruntime",
     )
 '''
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("door", "protocol"), [("sides", Side), ("fixes", StepFixes)], ids=["sides", "fixes"])
+def test_a_module_behind_a_door_has_what_its_protocol_asks_for(door: str, protocol: type) -> None:
+    """No type checker sees it: the core reads the module by its name."""
+    asked = [name for name in vars(protocol) if not name.startswith("_")]
+    assert asked
+    for name in registry.list_behind_door(door):
+        found = registry.import_from_door(door, name)
+        assert not [member for member in asked if not hasattr(found, member)], name
 
 
 @pytest.mark.quick

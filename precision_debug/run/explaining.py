@@ -310,7 +310,7 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
     if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     step = find_step_fixes(subject)
-    scaled = None if step is None else step.tried_on_step(subject, explanation, both.target)
+    scaled = None if step is None else step.try_on_step(subject, explanation, both.target)
     if scaled is not None and scaled.tried is not None and scaled.tried.state == "mended":
         work.journal.write(events.KeepFound(to_keep=scaled))
         return

@@ -80,13 +80,13 @@ def make_held_out_feeds(
 class StepFixes(Protocol):
     """What mends something else than a forward pass, and which of its outputs tell; behind the door "fixes"."""
 
-    def tried_on_step(self, subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
+    def try_on_step(self, subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
         """Return what came of the setting that the first culprit asks for; None where it asks for none."""
 
-    def wrong_outputs(self, subject: Subject, explanation: Explanation) -> Sequence[str]:
+    def list_wrong_outputs(self, subject: Subject, explanation: Explanation) -> Sequence[str]:
         """Return the outputs that are beyond their own bounds."""
 
-    def tight(self, bounds: Iterable[float], otherwise: float) -> float:
+    def largest_telling_bound(self, bounds: Iterable[float], otherwise: float) -> float:
         """Return the largest bound of the outputs whose error tells something; otherwise: where there are none."""
 
 
@@ -119,9 +119,9 @@ def make_judging(spec: RunSpec, subject: Subject, explanation: Explanation | Non
     allowed, bounds = bound_of(explanation, precision), {}
     step = find_step_fixes(subject)
     if step is not None and explanation is not None:  # the others have bounds of their own, which they keep
-        pairs = {name: pairs[name] for name in step.wrong_outputs(subject, explanation)}
+        pairs = {name: pairs[name] for name in step.list_wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
-        allowed = step.tight(bounds.values(), allowed)
+        allowed = step.largest_telling_bound(bounds.values(), allowed)
     criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds, list_parts(subject.rows))
     first = Sample(
         feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copy_values(subject.outputs, pairs)
