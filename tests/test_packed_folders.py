@@ -258,6 +258,36 @@ def test_a_search_finds_the_module_that_halves_the_kl(tmp_path: Path, capsys: py
     assert f'modules_to_not_convert=["{worse}", "lm_head"]' in said
 
 
+def test_a_set_that_just_misses_the_half_on_other_tokens_is_made_larger(tmp_path: Path) -> None:
+    """All layers are as coarse as each other. Three halve KL on the first tokens and leave 51 % on the others; four
+    halve it on both, which is an answer and no end."""
+
+    def change(config: dict[str, Any], weights: dict[str, Any]) -> None:
+        dice = np.random.default_rng(2)
+        for value in weights.values():
+            if value.ndim == 2:
+                value[...] = dice.permutation(value.ravel()).reshape(value.shape)
+        weights["lm_head.weight"] *= 1.6
+
+    base = llama_folders.write(tmp_path / "base", change=change)
+    packed(tmp_path / "packed", base, "gptq")
+    np.savez(tmp_path / "ids.npz", input_ids=llama_folders.ids(tokens=24, seed=2))
+    np.savez(tmp_path / "others.npz", input_ids=llama_folders.ids(tokens=24, seed=100))
+    status = main([
+        "search", "--model_dir", str(tmp_path / "packed"), "--baseline_model", str(base), "--run_mode", "torch_fp32",
+        "--baseline", "torch_fp32", "--inputs", str(tmp_path / "ids.npz"), "--held_out", str(tmp_path / "others.npz"),
+        "--on", "kl", "--limit", "50%", "--option", f"keep_from={base}", "--output", str(tmp_path / "s.json"),
+        "--runs", "30", "--quiet",
+    ])  # fmt: skip
+    fix = precision_debug.Report.load(tmp_path / "s.json").fix
+    assert fix is not None
+    assert (status, fix.state, fix.samples) == (0, "found", 2)
+    assert 3 < len(fix.kept) <= 5
+    assert fix.after is not None
+    assert fix.before is not None
+    assert fix.after <= 0.5 * fix.before
+
+
 @pytest.mark.parametrize("kind", ["gptq", "awq", "compressed int4", "torchao int8"])
 def test_a_quantiser_that_is_given_the_list_packs_what_it_packed_before_but_for_the_kept(
     tmp_path: Path, kind: str

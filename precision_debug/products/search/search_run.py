@@ -327,7 +327,7 @@ class _Search:
         """Return the answer, and what it does on held-out samples."""
         as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
         samples, start = self.samples, None if as_it_is else self._simulated()
-        checks: list[tuple[bool, ...]] = []
+        checks, larger = list[tuple[bool, ...]](), list[frozenset[int]]()
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
             oracle, rough = self._oracle(trials, samples, what), None
@@ -337,19 +337,19 @@ class _Search:
             if isinstance(self.keep, InRegions) and not self.asked.check:
                 found = _search_regions(oracle, self.units, self.groups or rank, start)
             else:
-                found = minimise(oracle, self.units, rank, start=start, rough=rough)
+                found = minimise(oracle, self.units, rank, start=start, rough=rough, first=larger)
             if not self.unseen.checks(found.state):
                 return found, checks
             assert found.kept is not None
             missed = self._missed(trials, found.kept, what, checks)
             if found.state == "diffuse" or not missed:
                 return found, checks
-            if (found.kept and len(missed) == len(self.unseen.now) + len(self.unseen.used)) or turn == 2:
+            again = self.known.find(trials.mode, self.units.keys(found.kept), self._checking)
+            if turn == 2 or (found.kept and self.unseen.is_far_from(missed, again, self.criterion)):
                 break
-            # what it missed is searched for too, once or twice
-            self.unseen.learn(missed[0])
+            self.unseen.learn(missed[0])  # which is searched for too, once or twice
             self.unseen.now = self._with_low(trials, self.unseen.now)
-            samples, start = self.unseen.seen, found.kept or None
+            samples, start, larger = self.unseen.seen, found.kept or None, oracle.list_larger(found.kept)
         return dataclasses.replace(found, state="diffuse"), checks
 
     def _missed(

@@ -13,14 +13,18 @@ from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason
 from ...records import RunSpec, TensorMeta
 from ...run.answers import load_labels
-from ...run.criterion import Sample
+from ...run.criterion import Criterion, Sample
 from ...run.judging import Pair, is_random, make_held_out_feeds
 from ...run.plan import Opening
 from ...run.side import guard_call
 from ...run.trials import run_outputs
+from ...search import Evaluation
 from ...search.request import SearchRequest
 
 __all__ = ["Unseen"]
+
+_NEARLY = 2.0
+"""Times its limit that an error on an unseen sample may be, for a set that may only have to keep a little more."""
 
 
 class Unseen:
@@ -68,6 +72,19 @@ class Unseen:
         own."""
         known = state in ("found", "diffuse") or (state == "not needed" and not self._random)
         return known and bool(self.now or self.used)
+
+    def is_far_from(self, missed: Sequence[Sample], found: Evaluation | None, criterion: Criterion) -> bool:
+        """Return whether a set misses every unseen sample, of several, and none of them nearly. found: its run on
+        these, where one is known.
+
+        A set that was made as small as its limit allows just misses it on many another input: with that one searched
+        for too, a little more is kept."""
+        if len(missed) < max(2, len(self.now) + len(self.used)):
+            return False
+        limits = [criterion.limit(sample) for sample in self.now]
+        sizes = found.sizes if found is not None else ()
+        near = (limit is not None and size <= _NEARLY * limit for limit, size in zip(limits, sizes, strict=False))
+        return not any(near)
 
     def learn(self, missed: Sample) -> None:
         """One of those now is searched for from here on: the others have told what they could, and new ones come."""
