@@ -29,7 +29,7 @@ from precision_debug.numbers import merged
 from precision_debug.report.columns import COLUMNS
 base, target = np.load("base.npy"), np.load("target.npy")
 found = numbers.measure(base, target)
-told = [numbers.kernel_status(), dict(found.more), precision_debug.__file__]
+told = [numbers.describe_kernel(), dict(found.more), precision_debug.__file__]
 told.append([column.title_zh for column in COLUMNS if column.key == "sign_flips"])
 halves = [merged.Merged.of(numbers.measure(base[i], target[i]), i) for i in (0, 1)]
 told.append(dict(merged.Merged.merge(*halves).comparison().more))
@@ -80,7 +80,7 @@ found = start(gpu.array(base), gpu.array(target), Tolerance()).finish()
 host = numbers.compare(base, target)
 alone = start_describing(gpu.array(base))
 shares = found.share_rel_over_1pct, host.share_rel_over_1pct
-print(json.dumps([numbers.kernel_status(), gpu.launched[:2], dict(found.more), dict(host.more), *shares, alone.keeps,
+print(json.dumps([numbers.describe_kernel(), gpu.launched[:2], dict(found.more), dict(host.more), *shares, alone.keeps,
                   alone.finish().base.elements]))
 """
 

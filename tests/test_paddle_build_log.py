@@ -79,7 +79,7 @@ from precision_debug_paddle.engine import build_log
 build_log._TENSORRT = b"naive_executor"
 config = inference.Config({str(program)!r}, {str(program.with_suffix(".pdiparams"))!r})
 config.disable_gpu()
-with build_log.audible():
+with build_log.make_audible():
     inference.create_predictor(config)
 """
     with (tmp_path / "log").open("w") as log:
