@@ -38,6 +38,7 @@ from precision_debug.report.difference import compare_reports
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from attack.pairs import drawn_pairs  # noqa: E402
+from planted.twelfth.files import CASES  # noqa: E402
 
 EXAMPLES = int(os.environ.get("PRECISION_DEBUG_EXAMPLES", "40"))
 """Of the property test: so many that continuous integration can pay for them; a night may take 5000."""
@@ -158,6 +159,20 @@ def test_the_first_screen_of_a_pass_is_short(
     said = capsys.readouterr().out
     assert len(said.splitlines()) <= 8
     assert len(said.split()) <= 110
+
+
+def test_a_difference_of_two_files_without_effect_leaves_the_first_screen_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (case,) = [one for one in CASES if one.name == "groups_whose_epsilon_vanishes"]
+    model, base, feeds = case.make(tmp_path)
+    np.savez(tmp_path / "in.npz", **(feeds or {}))
+    words = ["--model_file", str(model), "--run_mode", "ort_fp32", "--baseline_model", str(base), "--baseline",
+             "ort_fp32", "--inputs", str(tmp_path / "in.npz"), "--lang", "en"]  # fmt: skip
+    assert main([*words, "--output", str(tmp_path / "r.json")]) == 0
+    said = capsys.readouterr().out
+    assert "epsilon" in said
+    assert len(said.splitlines()) <= 8
 
 
 MARKING = [["--mark", "re:hid.*"], ["--marks_between", "hidden", "active", "--validate"]]

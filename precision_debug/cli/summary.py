@@ -104,8 +104,10 @@ def format_summary(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Lin
 
 
 def _is_nothing_wrong(report: Report) -> bool:
+    """Return whether there is nothing to do; a tensor between that no output feels is told by the answer itself."""
     good = report.verdict in (Verdict.PASS, Verdict.EXPECTED) and not report.failure and report.fix is None
-    return good and report.first_mismatch is None and not (report.doubts or report.checks or named_culprits(report))
+    unfelt = report.first_mismatch is None or report.verdict is Verdict.EXPECTED
+    return good and unfelt and not (report.doubts or report.checks or named_culprits(report))
 
 
 def _passing_lines(report: Report) -> Iterator[Line]:
@@ -114,22 +116,21 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     yield from answer[:2]
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
     yield next(_coverage_lines(report))
-    yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report, WEIGHTIEST))
-    wider = [line for line in _note_lines(report) if line.label == _MIND]
+    notes, inside = list(_note_lines(report)), list(_failure_lines(report))
+    asked, wider = list(_note_lines(report, _SECOND_OPINION)), [line for line in notes if line.label == _MIND]
+    told = inside if report.first_mismatch is not None else []
+    left = [line for line in (*answer[2:], *notes, *told) if line.label.en and line not in (*asked, *wider)]
+    held = describe_held_claims(report, WEIGHTIEST)
+    many = f"{len(left)} further {'line' if len(left) == 1 else 'lines'}"
+    more = Text(f"; {many} in the report", f"；另有 {len(left)} 行说明见报告") if left else _NOTHING
+    yield Line(label=Text("rests on", "依据"), text=Text(held.en + more.en, held.zh + more.zh))
     yield from wider
-    yield from _failure_lines(report)
+    if not told:
+        yield from inside
     outcome = list(_outcome_lines(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
     yield from (line for line in outcome if line not in finals[1:] and line.label.en != WHO)
-    asked = list(_note_lines(report, _SECOND_OPINION))
     yield from asked
-    left = [line for line in (*answer[2:], *_note_lines(report)) if line.label.en and line not in (*asked, *wider)]
-    if left:
-        text = Text(
-            f"{len(left)} more {'line' if len(left) == 1 else 'lines'} on what this rests on, in the report",
-            f"另有 {len(left)} 条依据与说明，见报告",
-        )
-        yield Line(label=Text("more", "更多"), text=text, style="dim")
 
 
 def _answer_lines(report: Report) -> Iterator[Line]:
