@@ -249,7 +249,7 @@ FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
 def tensors(module: Any, name: str) -> list[tuple[str, Any]]:
     """Parameters and buffers by their names: of a module inside, or between all of them."""
     if name == BETWEEN:
-        return [*between_tensors(module).items()]
+        return [*list_between_tensors(module).items()]
     part = module.get_submodule(name)
     return [*part.named_parameters(), *part.named_buffers()]
 
