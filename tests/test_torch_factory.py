@@ -157,3 +157,54 @@ def test_who_cuts_the_work_differently_and_computes_something_else_fails(tmp_pat
     assert report.exit_status == 1
     assert report.explanation is not None
     assert [one.cause for one in report.explanation.culprits] == ["other_arithmetic"]  # and not the cut itself
+
+
+PLACES = """
+import torch
+
+class Placed(torch.nn.Module):
+    def __init__(self, places):
+        super().__init__()
+        torch.manual_seed(0)
+        self.places = places
+        self.words, self.wpe, self.out = (
+            torch.nn.Embedding(32, 16), torch.nn.Embedding(16, 16), torch.nn.Linear(16, 8)
+        )
+
+    def forward(self, ids, mask):
+        return self.out(self.words(ids) + self.wpe(self.places(ids, mask)))
+
+def padded():
+    return Placed(lambda ids, mask: (mask.cumsum(1) - 1).clamp(min=0))
+
+def counted():
+    return Placed(lambda ids, mask: torch.arange(ids.shape[1])[None].expand_as(ids))
+
+def off_by_one():
+    return Placed(lambda ids, mask: mask.cumsum(1))
+
+def same():
+    return Placed(lambda ids, mask: torch.maximum(mask.cumsum(1) - 1, torch.zeros_like(mask)))
+"""
+
+
+@pytest.mark.parametrize("other", ["counted", "off_by_one", "same"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_lookup_of_other_positions_is_named_and_not_what_adds_them(
+    tmp_path: Path, other: str, turned: bool
+) -> None:
+    """Positions that both sides compute by operators of their own stand for themselves, and not for the mask."""
+    file = tmp_path / "places.py"
+    file.write_text(PLACES)
+    target, base = ("padded", other) if turned else (other, "padded")
+    mask = np.concatenate([np.zeros((2, 4), np.int64), np.ones((2, 8), np.int64)], axis=1)
+    report = precision_debug.compare(
+        f"{file}:{target}", baseline_model=f"{file}:{base}", run_mode="torch_fp32", baseline="torch_fp32",
+        inputs={"ids": np.arange(24).reshape(2, 12), "mask": mask},
+    )  # fmt: skip
+    lookup = next(row for row in report.rows if row.name == "wpe/embedding")
+    assert lookup.comparison is not None
+    assert report.exit_status == (0 if other == "same" else 1)
+    if other != "same":
+        assert report.explanation is not None
+        assert [one.name for one in report.explanation.culprits] == ["wpe/embedding"]

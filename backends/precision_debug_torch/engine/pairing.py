@@ -188,7 +188,7 @@ class _Graph:
         from, unless it is paired. theirs: the other run's sites."""
         for unit in self.units:
             if unit.site not in theirs:
-                self._through.update(meta.name for meta in unit.rows if meta.name not in paired)
+                self._through.update(meta.name for meta in unit.rows if meta.name not in paired and not _counts(meta))
         for unit in self.units:
             self.at.setdefault(unit.site, []).append(unit)
             for name in self.stems_of(unit):
@@ -233,6 +233,12 @@ def _is_copy(meta: TensorMeta) -> bool:
 
 def _keeps_order(meta: TensorMeta) -> bool:
     return _operator(meta.op_type) in _SAME_ORDER and len(meta.inputs) < 2
+
+
+def _counts(meta: TensorMeta) -> bool:
+    """Return whether whole numbers are computed, as positions are of a mask: they are no form of what was read, and
+    what reads them is the first that may differ by them."""
+    return "int" in meta.dtype and not _keeps_order(meta) and not _is_copy(meta)
 
 
 def _is_reshaped(base: _Unit, target: _Unit) -> bool:
