@@ -781,3 +781,17 @@ def test_a_set_that_holds_is_made_smaller_for_as_long_as_sets_may_be_run() -> No
     assert smaller(100) == {4, 5}
     assert smaller(0) == given, "none was seen to hold"
     assert {4, 5} <= smaller(3) <= given
+
+
+def test_what_a_spent_oracle_has_seen_is_told_although_units_were_refused_since() -> None:
+    """Sets that were asked before a unit was left out hold it; nothing is run to say which of them held."""
+    def judged(kept: frozenset[int]) -> JudgedSet:
+        return JudgedSet(len(kept) > 2, 1.0 / (1 + len(kept)), ran=kept != {0})
+
+    oracle = Oracle(4, judged, runs=4, limit=0.3)
+    for kept in (frozenset(), frozenset({0, 1, 2}), frozenset({0, 1, 2, 3})):
+        oracle.judge(kept)
+    oracle.leave_out([0])
+    assert oracle.left == 0
+    assert oracle.smallest() == {0, 1, 2}
+    assert oracle.list_larger(frozenset({1}))[0] == {0, 1, 2}

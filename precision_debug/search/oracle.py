@@ -121,7 +121,9 @@ class Oracle:
 
     def holds(self, kept: Iterable[int]) -> bool:
         """Raises Spent."""
-        found = self.judge(kept)
+        return self._is_held(self.judge(kept))
+
+    def _is_held(self, found: JudgedSet) -> bool:
         return found.passes if self._aim is None else found.helps and found.error <= self._aim
 
     def expect(self, sets: Iterable[Iterable[int]]) -> None:
@@ -150,12 +152,12 @@ class Oracle:
         are."""
         sizes: dict[int, frozenset[int]] = {}
         for kept in sorted(self.asked, key=lambda kept: (len(kept), self.asked[kept].error)):
-            if len(kept) > len(than) and kept != self.all and self.holds(kept):
+            if len(kept) > len(than) and kept != self.all and self._is_held(self.asked[kept]):
                 sizes.setdefault(len(kept), kept)
         held = list(sizes.values())
         return [held[2**power - 1] for power in range(len(held).bit_length())]
 
     def smallest(self) -> frozenset[int] | None:
         """Return the smallest set that was seen to hold, the one with the least error among equals."""
-        held = [kept for kept in self.asked if self.holds(kept)]
+        held = [kept for kept, found in self.asked.items() if self._is_held(found)]
         return min(held, key=lambda kept: (len(kept), self.asked[kept].error), default=None)
