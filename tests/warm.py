@@ -18,6 +18,7 @@ import fcntl
 import gc
 import importlib
 import importlib.util
+import logging
 import os
 import pkgutil
 import re
@@ -357,6 +358,8 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
             imported = importlib.import_module(module)
             if function:
                 getattr(imported, function)()
+    logging.root.handlers.clear()  # what an import has put there would print our own notes beside the error
+    logging.root.setLevel(logging.WARNING)
     from precision_debug.run import child
 
     # the engines that the tests' process has started; another one would end with the command that started it
