@@ -408,5 +408,14 @@ def test_beside_a_set_that_keeps_many_stands_the_smallest_that_halves_the_error(
     """As seen of a pitch model in FP16: 190 of 213 operators were offered, and one of them halves the error."""
     finder = answering(("01", 0.05), ("0", 0.4))
     many, _, two = (saw(finder, size, finder._judged(frozenset(range(size))).found) for size in (8, 1, 2))
-    assert [one.keys for one in finder._beside(many)] == [("n0",)]
-    assert list(finder._beside(two)) == []  # two are few enough
+    assert [one.keys for one in finder._to_keep(many).beside] == [("n0",)]
+    assert finder._to_keep(two).beside == ()  # two are few enough
+
+
+def test_beside_a_set_that_does_not_hold_stands_the_smallest_that_does() -> None:
+    """As seen of a distilled head under autocast: one line was offered, and the set that mends by most of FP16 not."""
+    finder = answering(("01234567", 0.05), ("0", 0.4))
+    several, one = (saw(finder, size, finder._judged(frozenset(range(size))).found) for size in (8, 1))
+    finder.oracle.asked[several] = dataclasses.replace(finder.oracle.asked[several], gives_up=True)
+    assert [kept.keys for kept in finder._to_keep(one).beside] == [tuple(f"n{number}" for number in range(8))]
+    assert finder._to_keep(one).beside[0].beside == ()

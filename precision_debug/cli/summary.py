@@ -120,10 +120,7 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     asked, wider = list(_note_lines(report, _SECOND_OPINION)), [line for line in notes if line.label == _MIND]
     told = inside if report.first_mismatch is not None else []
     left = [line for line in (*answer[2:], *notes, *told) if line.label.en and line not in (*asked, *wider)]
-    held = describe_held_claims(report, WEIGHTIEST)
-    many = f"{len(left)} further {'line' if len(left) == 1 else 'lines'}"
-    more = Text(f"; {many} in the report", f"；另有 {len(left)} 行说明见报告") if left else _NOTHING
-    yield Line(label=Text("rests on", "依据"), text=Text(held.en + more.en, held.zh + more.zh))
+    yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report, WEIGHTIEST, further=len(left)))
     yield from wider
     if not told:
         yield from inside

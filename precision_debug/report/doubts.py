@@ -71,13 +71,13 @@ WEIGHTIEST = frozenset({"metric", "ran_as_asked", "outputs_compared", "tensors_s
 """Claims that the first screen names: what was compared, in which precision, on which inputs. It counts the others."""
 
 
-def describe_held_claims(report: Report, only: Collection[str] = ()) -> Text:
+def describe_held_claims(report: Report, only: Collection[str] = (), *, further: int = 0) -> Text:
     """Say in one line what each claim that is held rests on, and how many are not.
 
-    only: codes of the claims to name, of those that are held; (): all of them. The others are counted.
+    only: codes of the claims to name, of those that are held; (): all of them. The others are counted, with so many
+    ``further`` lines that the caller leaves to the report.
     """
     parts: list[Text] = []
-    further = 0
     for claim in report.claims:
         if claim.state is State.HELD and (text := claim_text(claim)).en and text not in parts:
             if not only or claim.code in only:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
@@ -187,9 +187,8 @@ class FixFinder:
         return [*named, *(self.ranking() if self.keepable.known is None else ())]
 
     def _asked_by(self, most: int) -> Oracle:
-        units = self.keepable.units
         limit = None if self.rule.strict else self.rule.allowed
-        oracle = Oracle(len(units), self._run, runs=most + 1, limit=limit)
+        oracle = Oracle(len(self.keepable.units), self._run, runs=most + 1, limit=limit)
         oracle.asked[frozenset()] = JudgedSet(False, self.rule.before[0])
         return oracle
 
@@ -220,8 +219,7 @@ class FixFinder:
     def _as_judged(self, kept: Kept, found: Evaluation) -> JudgedSet:
         helps = self.rule.helps(found) and self._stays(found)
         passes = found.passes and (helps or kept >= self.oracle.all)
-        units = self.keepable.units
-        gives_up = gives_up_most(self.rule.was, found.executed, len(kept), len(units))
+        gives_up = gives_up_most(self.rule.was, found.executed, len(kept), len(self.keepable.units))
         return JudgedSet(passes, found.size, ran=bool(found.errors), helps=helps, gives_up=gives_up, found=found)
 
     def _stays(self, found: Evaluation) -> bool:
@@ -323,6 +321,9 @@ class FixFinder:
         return not self.stopped and all(judged is not None and not judged.helps for judged in rest)
 
     def _to_keep(self, kept: Kept) -> ToKeep:
+        return replace(self._told(kept), beside=tuple(map(self._told, self._list_beside(kept))))
+
+    def _told(self, kept: Kept) -> ToKeep:
         again = self._again_so(kept)
         assert again is not None
         tried = self.rule.told(
@@ -331,16 +332,16 @@ class FixFinder:
             trade=self._trade(len(kept)) if self._gives_up(kept) else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
-        told = replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept))
-        return replace(told, beside=tuple(self._beside(kept))) if again.held[0] else told
+        return replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept))
 
-    def _beside(self, kept: Kept) -> Iterator[ToKeep]:
-        """Yield, of a set that holds and keeps many, the smallest that halves the error, of a fourth or less of it."""
-        smaller = [one for one in self._helping() if SEVERAL * len(one) <= len(kept) and not self._gives_up(one)]
-        for one in sorted(smaller, key=lambda one: (len(one), self.oracle.asked[one].error))[:_OTHERWISE]:
-            if self._again_so(one) is not None:
-                yield self._to_keep(one)
-                return
+    def _list_beside(self, kept: Kept) -> list[Kept]:
+        """Return what to tell of beside a set: of one that holds and keeps many, the smallest that halves the error, a
+        fourth of it or less; of one that does not hold, the smallest that does, whatever that gives up."""
+        others = [one for one in self._helping() if self.oracle.asked[one].passes]
+        if self.oracle.asked[kept].passes:
+            others = [one for one in self._helping() if SEVERAL * len(one) <= len(kept) and not self._gives_up(one)]
+        ordered = sorted(others, key=lambda one: (len(one), self.oracle.asked[one].error))[:_OTHERWISE]
+        return next(([one] for one in ordered if self._again_so(one) is not None), [])
 
     def _as_pasted(self, tried: TriedFix, keys: tuple[str, ...]) -> TriedFix:
         strict = self.rule.strict
