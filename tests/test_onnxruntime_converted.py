@@ -232,7 +232,7 @@ def test_where_the_quantiser_fails_per_channel_it_is_asked_per_tensor(tmp_path: 
         {"w": normal(4, 6), "b": normal(1, 6)},
     )  # fmt: skip
     feeds = {"x": normal(2, 4)}
-    session = opened(model, "ort_int8", tmp_path, feeds)
+    session = opened(model, "ort_int8", tmp_path, feeds, per_channel=True)
     note = next(note for note in session.notes if "per-channel quantisation was turned off" in note)
     assert "truth value" not in note
     base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]

@@ -197,8 +197,9 @@ def test_in_int8_what_hands_on_a_grid_goes_with_what_made_it(tmp_path: Path) -> 
 
     def error(*names: str) -> float:
         report = precision_debug.compare(
-            path, run_mode="ort_int8", inputs=graph.feeds, explain="off", nodes_to_exclude=",".join(names)
-        )
+            path, run_mode="ort_int8", inputs=graph.feeds, explain="off", nodes_to_exclude=",".join(names),
+            pre_process=True, per_channel=True,
+        )  # fmt: skip
         assert report.outputs[0].relative_l2 is not None
         return report.outputs[0].relative_l2
 

@@ -173,7 +173,7 @@ def test_a_later_opset_is_offered_where_its_scale_for_each_channel_mends(tmp_pat
     kept = precision_debug.compare(path, run_mode="ort_int8", inputs={"x": x.astype(np.float32)}).to_keep
     assert kept is not None
     assert kept.tried is not None
-    assert dict(kept.settings) == {"raise_opset": 13}
+    assert dict(kept.settings) == {"raise_opset": 13, "per_channel": True}
     assert kept.tried.before > 3 * kept.tried.after
     exec(kept.text)
     assert onnx.load(tmp_path / "old.opset13.onnx").opset_import[0].version == 13

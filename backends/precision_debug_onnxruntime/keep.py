@@ -30,6 +30,7 @@ from .engine.stock_script import (
     int8_script,
     later_opset,
     method_of,
+    prepared_script,
 )
 from .reasons import say
 from .settings import setting
@@ -231,8 +232,10 @@ class OrtKeep:
         opset = max((one.version for one in read.proto.opset_import if not one.domain), default=0)
         later = setting(options, "raise_opset") if static else 0
         before, model = later_opset(model, later) if opset < later else ("", model)
-        if channels is None:
-            channels = static and max(opset, later) >= PER_CHANNEL
+        if static and setting(options, "pre_process"):
+            folded, model = prepared_script(model)
+            before += folded
+        channels = channels and (not static or max(opset, later) >= PER_CHANNEL)
         left = list_not_removable(read) if static else {}
         method = method_of(setting(options, "activation_type"), setting(options, "calibration"))
         text = before + int8_script(

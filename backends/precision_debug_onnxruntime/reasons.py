@@ -233,9 +233,9 @@ REASONS = Catalogue("onnxruntime", {
         "the model was quantised as it is, without folding its constants", "模型按原样量化，未折叠其常量"
     ),
     "folded_first": Wording(
-        "constants were folded before quantisation, which quantize_dynamic does not do by itself; on the file as it is"
+        "constants were folded before quantisation, which {called} does not do by itself; on the file as it is"
         " it does not get through: {detail}",
-        "量化前已折叠常量，quantize_dynamic 自身不会这样做；直接处理原文件无法完成：{detail}",
+        "量化前已折叠常量，{called} 自身不会这样做；直接处理原文件无法完成：{detail}",
         "Run onnxruntime.quantization.shape_inference.quant_pre_process on the file first, or deploy the model that"
         " --save_model writes.", departs=True,
     ),

@@ -97,14 +97,19 @@ SETTINGS = (
         help="type of quantised weights", zh="量化权重的类型",
     ),
     Setting(
-        name="per_channel", kind="flag", modes=_INT8,
-        help="a scale for each channel of a weight (default: in ort_int8 from opset 13 on)",
-        zh="权重每个通道一个缩放因子（默认：ort_int8 且 opset 13 及以上时开启）",
+        name="per_channel", kind="flag", default=False, modes=_INT8,
+        help="a scale for each channel of a weight; static from opset 13 on",
+        zh="权重每个通道一个缩放因子；静态量化需 opset 13 及以上",
+    ),
+    Setting(
+        name="pre_process", kind="flag", default=False, modes=("ort_int8",),
+        help="fold constants and what hangs on them before quantisation, as quant_pre_process does",
+        zh="量化前先折叠常量及相关算子，如 quant_pre_process 所做",
     ),
     Setting(
         name="raise_opset", kind="whole", default=0, low=0, high=30, modes=("ort_int8",), target_unless_said=True,
-        help="bring the model to this opset first, by onnx's converter: from 13 on weights have a scale a channel",
-        zh="先用 onnx 的转换器将模型升至该 opset：13 起权重每个通道有一个缩放因子",
+        help="bring the model to this opset first, by onnx's converter: from 13 on weights can have a scale a channel",
+        zh="先用 onnx 的转换器将模型升至该 opset：13 起权重每个通道可有一个缩放因子",
     ),
     Setting(
         name="reduce_range", kind="flag", default=False, modes=_INT8,

@@ -321,11 +321,14 @@ def _claim_within_tolerance(report: JudgedReport) -> Iterator[Claim]:
 
 
 def _fails(report: JudgedReport, failed: Sequence[Row]) -> bool:
-    """Return whether failed rows fail the run: without a tolerance, not if their error was seen to be absorbed."""
-    state = report.explanation.state if report.explanation is not None else "unknown"
-    if report.spec.tolerance.given or report.spec.validate or state == "unknown" or not report.outputs:
+    """Return whether failed rows fail the run: without a tolerance, not if their error was seen to be absorbed, and
+    not if nobody was asked whether it is: then the outputs decide, which show what is left of it."""
+    explanation, spec = report.explanation, report.spec
+    state = explanation.state if explanation is not None else "unknown"
+    unasked = explanation is None and spec.explain == "off" and bool(report.target.precision)
+    if spec.tolerance.given or spec.validate or not report.outputs or (state == "unknown" and not unasked):
         return bool(failed)
-    worthless = state == "healthy" or (report.explanation is not None and report.explanation.passes)
+    worthless = unasked or state == "healthy" or (explanation is not None and explanation.passes)
     return not worthless or any(_decides(row) for row in failed)
 
 

@@ -24,6 +24,10 @@ __all__ = ["PRODUCTS", "raise_constants", "remedies_of"]
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 """What gains most of INT8: the usual advice is to leave everything else in float."""
 
+_WEIGHED = frozenset({*PRODUCTS, "ConvTranspose"})
+_FOLDED = frozenset({"BatchNormalization", "Mul", "Div", "Add", "Sub"})
+"""What ONNX Runtime moves into the weights or the bias of a product before it, where its other input is a constant."""
+
 _RANGES = frozenset({"coarse", "mask_range", "outlier_channel", "saturation", "coarse_scale"})
 """Causes that another range of an activation may mend."""
 
@@ -50,7 +54,7 @@ def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: S
     if change.startswith("int8"):
         types = frozenset(kind for one in culprits for kind in one.op_types)
         yield from _scales_apart(change, options, model, culprits)
-        yield from _of_int8(change, options, causes, types)
+        yield from _of_int8(change, options, model, causes, types)
         if change == "int8" and not types.isdisjoint(PRODUCTS):
             yield from _of_a_later_opset(options, model)
     elif change:
@@ -91,12 +95,10 @@ def _scales_apart(
 
 
 def _of_int8(
-    change: str, options: Mapping[str, Any], causes: frozenset[str], types: frozenset[str]
+    change: str, options: Mapping[str, Any], model: str, causes: frozenset[str], types: frozenset[str]
 ) -> Iterator[Remedy]:
     """causes, types: of the culprits; none of an error of many operators."""
     channels = setting(options, "per_channel")
-    if channels is None:
-        channels = change == "int8"  # of an opset that has it; else it changes nothing, and is not offered
     called = "quantize_static" if change == "int8" else "quantize_dynamic"
     weights = "constant_scale" in causes or not types.isdisjoint(PRODUCTS) or not types
     if weights and not channels:
@@ -109,18 +111,44 @@ def _of_int8(
             if name != chosen:
                 how = f"calibrate_method=CalibrationMethod.{METHODS[name]}"
                 yield Remedy(settings={"calibration": name}, text=f"{called}(…, {how})")
+    if weights and not setting(options, "pre_process") and _does_fold(read_model(model).proto.graph):
+        text = f"quant_pre_process({model!r}, …), then quantize_static on what it writes"
+        yield Remedy(settings={"pre_process": True}, text=text)
+        if not channels:
+            yield Remedy(settings={"pre_process": True, "per_channel": True}, text=f"{text}, with per_channel=True")
     if not setting(options, "op_types") and types and types.isdisjoint(PRODUCTS):
         text = f"{called}(…, op_types_to_quantize={list(PRODUCTS)!r})"
         yield Remedy(settings={"op_types": PRODUCTS}, text=text, keeps=True)
+
+
+def _does_fold(graph: Any) -> bool:
+    """Return whether ONNX Runtime's basic passes would move something into a product's weights, or work out a constant
+    that a product reads."""
+    held, maker, worked_out = {tensor.name for tensor in graph.initializer}, dict[str, str](), set[str]()
+    for node in order_nodes(graph):
+        constant = [name in held for name in node.input if name]
+        if all(constant) and not any(attribute.HasField("g") for attribute in node.attribute):
+            held.update(node.output)
+            worked_out.update(node.output if constant else ())
+        elif node.op_type in _WEIGHED and not worked_out.isdisjoint(node.input):
+            return True
+        elif node.op_type in _FOLDED and any(constant) and any(maker.get(name) in _WEIGHED for name in node.input):
+            return True
+        else:
+            maker.update(dict.fromkeys(node.output, node.op_type))
+    return False
 
 
 def _of_a_later_opset(options: Mapping[str, Any], model: str) -> Iterator[Remedy]:
     """Yield the opset from which weights have a scale for each channel, of a model before it."""
     read = read_model(model)
     have = max((one.version for one in read.proto.opset_import if one.domain in {"", "ai.onnx"}), default=0)
-    if 0 < have < PER_CHANNEL and setting(options, "per_channel") is None and not setting(options, "raise_opset"):
+    if 0 < have < PER_CHANNEL and not setting(options, "raise_opset"):
         text, _ = later_opset(model, PER_CHANNEL)
-        yield Remedy(settings={"raise_opset": PER_CHANNEL}, text=f"{text}# then quantise that file as before")
+        yield Remedy(
+            settings={"raise_opset": PER_CHANNEL, "per_channel": True},
+            text=f"{text}# then quantise that file as before, with per_channel=True",
+        )
 
 
 def raise_constants(proto: Any, least: Mapping[str, str]) -> None:

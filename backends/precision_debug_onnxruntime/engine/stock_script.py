@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = [
     "FLOAT8", "METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int4_script", "int8_script",
-    "later_opset", "method_of",
+    "later_opset", "method_of", "prepared_script",
 ]  # fmt: skip
 
 PER_CHANNEL = 13
@@ -74,6 +74,12 @@ quantize_static(
 )
 """
 
+_PREPARED = """\
+from onnxruntime.quantization.shape_inference import quant_pre_process
+
+quant_pre_process({model!r}, {made!r})
+"""
+
 _DYNAMIC = """\
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -128,6 +134,12 @@ def int8_script(
         model=model, made=f"{Path(model).stem}.int8.onnx", nodes=parts, types=list(only) or None, weight=weight,
         activation=activation, method=method, per_channel=per_channel, reduce_range=reduce_range,
     )  # fmt: skip
+
+
+def prepared_script(model: str) -> tuple[str, str]:
+    """Return lines that fold a model's constants, by ONNX Runtime's own guide, and the file that they write."""
+    made = f"{model.removesuffix('.onnx')}.prepared.onnx"
+    return _PREPARED.format(model=model, made=made), made
 
 
 def later_opset(model: str, opset: int) -> tuple[str, str]:

@@ -8,6 +8,8 @@ import re
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,6 @@ _BIASED = ("Conv", "ConvTranspose", "Gemm")
 _CACHE = "calibration_cache_path"
 """Of quantize_static since ONNX Runtime 1.32: it reads ranges from there, or leaves them."""
 
-_AS_IT_IS = frozenset({"int8_dynamic", "int4"})
-"""Ways of quantising that people call on the file as it was exported."""
-
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
 
 
@@ -58,13 +57,12 @@ def quantise(
 ) -> tuple[Model, tuple[Reason, ...]]:
     """Return the quantised model and what the reader must know of it.
 
-    Before static quantisation constants are folded (ONNX Runtime's basic optimisations), as its own guide asks;
-    quantize_dynamic and the quantiser of 4 bits are called on the file as it is, as people call them: folding moves a
-    product into the weights before it and so changes their scales. Where the quantiser fails, leaves all of it in
-    float, or makes what does not load, it is asked otherwise, and a note says so: weights per tensor, then with
-    folding or without.
+    The quantiser is called as a script of two lines calls it: on the file as it was exported, with its own defaults.
+    Folding constants first (setting "pre_process") moves a product into the weights before it and so changes their
+    scales. Where the quantiser fails, leaves all of it in float, or makes what does not load, it is asked otherwise,
+    and a note says so: with constants folded or without, then with weights per tensor.
     Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
-    "per_channel", "reduce_range", "nodes_to_exclude", "op_types", "raise_opset"; of int4 "block_size", "symmetric",
+    "per_channel", "pre_process", "reduce_range", "nodes_to_exclude", "op_types", "raise_opset"; of int4 "block_size", "symmetric",
     "accuracy_level". Raises UsageError, InputError, ModelError or
     BackendError.
     """
@@ -79,18 +77,14 @@ def quantise(
         )  # fmt: skip
     if change == "int8" and not feeds:
         raise InputError("static quantisation needs inputs to calibrate on", where="ort_int8", hint="give --inputs")
-    prepared = dump(source, runtime, folder, "basic")
-    _mark_prepared(prepared)
-    channels = settings.channels(change)
-    if change in _AS_IT_IS:
-        ways = [(model, channels) for model in (source, prepared)]
-        ways += [(source, False), (prepared, False)] if channels else []
-    else:
-        ways = [*([(prepared, True)] if channels else []), (prepared, False), (source, False)]
+    folded = _Folded(source, runtime, folder)
+    channels, first = settings.channels(change), settings.pre_process and change == "int8"
+    ways = [(fold, each) for each in ((True, False) if channels else (False,)) for fold in (first, not first)]
     refused: PrecisionDebugError | None = None
     nothing: _NothingLeft | None = None
-    for model, per_channel in ways:
+    for fold, per_channel in ways:
         try:
+            model = folded.model if fold else source
             quantised, left = _quantise_once(
                 model, source, change, runtime, settings.common(per_channel, model, source), settings, feeds, folder
             )
@@ -101,7 +95,7 @@ def quantise(
             refused = refused or error
             continue
         otherwise = _describe_other_way(
-            change, refused, per_channel=per_channel or not channels, as_it_is=model is source
+            change, refused, folds=fold if fold != first else None, per_tensor=channels and not per_channel
         )
         notes = settings.notes(change, len(feeds), per_channel, otherwise)
         return quantised, (*raised_to, *notes, *left)
@@ -109,25 +103,42 @@ def quantise(
         return source, (say("all_excluded"),)
     assert refused is not None
     if nothing is None and not settings.op_types and change != "int4":
-        kinds = _find_quantisable_types(ways, source, change, runtime, settings, feeds, folder)
+        kinds = _find_quantisable_types(ways, folded, source, change, runtime, settings, feeds, folder)
         if kinds:
             hint = say("kept_runs", option=f"op_types={','.join(kinds)}")
             raise type(refused)(refused.what, where=refused.where, hint=hint) from refused
     raise nothing or refused  # that there is nothing to quantise is the reason, whatever another way came to
 
 
+@dataclass
+class _Folded:
+    """The model as ``quant_pre_process`` leaves it, made when it is first asked for."""
+
+    source: Model
+    runtime: Runtime
+    folder: Path
+
+    @cached_property
+    def model(self) -> Model:
+        """Raises ModelError or BackendError."""
+        prepared = dump(self.source, self.runtime, self.folder, "basic")
+        _mark_prepared(prepared)
+        return prepared
+
+
 def _find_quantisable_types(
-    ways: Sequence[tuple[Model, bool]], source: Model, change: str, runtime: Runtime, settings: _Settings,
-    feeds: Sequence[Feeds], folder: Path,
+    ways: Sequence[tuple[bool, bool]], folded: _Folded, source: Model, change: str, runtime: Runtime,
+    settings: _Settings, feeds: Sequence[Feeds], folder: Path,
 ) -> tuple[str, ...]:  # fmt: skip
     """Of the operators that gain most of 8 bits those that can be quantised alone, tried: what is quantised, and loads;
     () where there are none."""
     here = {node.op_type for graph in iterate_graphs(source.proto.graph) for node in graph.node}
     products = tuple(kind for kind in PRODUCTS if kind in here)
     for kinds in dict.fromkeys([products, *((kind,) for kind in products)]) if products else ():
-        for model, per_channel in ways:
-            common = {**settings.common(per_channel, model, source), "op_types_to_quantize": list(kinds)}
+        for fold, per_channel in ways:
             with contextlib.suppress(ModelError, BackendError):
+                model = folded.model if fold else source
+                common = {**settings.common(per_channel, model, source), "op_types_to_quantize": list(kinds)}
                 _quantise_once(model, source, change, runtime, common, settings, feeds, folder)
                 return kinds
     return ()
@@ -138,19 +149,21 @@ class _NothingLeft(ModelError):
 
 
 def _describe_other_way(
-    change: str, refused: PrecisionDebugError | None, *, per_channel: bool, as_it_is: bool
+    change: str, refused: PrecisionDebugError | None, *, folds: bool | None, per_tensor: bool
 ) -> Reason:
     """Return what is said of a way that failed before the one that worked.
 
-    per_channel: whether weights are quantised as asked. as_it_is: whether nothing was folded.
+    folds: whether constants were folded, where that is not what was asked for; None where it is. per_tensor: whether
+    weights are quantised per tensor, where they were asked for per channel.
     """
     if refused is None or change == "int4":
         return NOTHING
-    if change in _AS_IT_IS and not as_it_is:
-        return say("folded_first", detail=refused.what)
-    if change not in _AS_IT_IS and as_it_is:
+    if folds:
+        called = "quantize_static" if change == "int8" else "quantize_dynamic"
+        return say("folded_first", called=called, detail=refused.what)
+    if folds is not None:
         return say("otherwise", done=say("not_folded"), detail=refused.what)
-    return NOTHING if per_channel else say("otherwise", done=say("per_channel_off"), detail=refused.what)
+    return say("otherwise", done=say("per_channel_off"), detail=refused.what) if per_tensor else NOTHING
 
 
 def _quantise_once(
@@ -295,7 +308,8 @@ class _Settings:
         self.activation: str = setting(options, "activation_type")
         self.weight: str = setting(options, "weight_type")
         self.method = method_of(self.activation, setting(options, "calibration"))
-        self.per_channel: bool | None = setting(options, "per_channel")
+        self.per_channel: bool = setting(options, "per_channel")
+        self.pre_process: bool = setting(options, "pre_process")
         self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
         self.reduce_range: bool = setting(options, "reduce_range")
         self.exclude = find_nodes(source, setting(options, "nodes_to_exclude"), "nodes_to_exclude")
@@ -310,7 +324,7 @@ class _Settings:
             return say("quantised_dynamic", weight=self.weight, how=how), *more
         if change == "int4":
             return (say("quantised_4_bits", block=self.block),)
-        if self.per_channel is None and self.opset < PER_CHANNEL:
+        if self.per_channel and not channels and self.opset < PER_CHANNEL:
             how = say("per_tensor_opset", needs=PER_CHANNEL, opset=self.opset)
         note = say(
             "quantised", activation=self.activation, weight=self.weight, how=how, method=self.method, count=count
@@ -318,9 +332,8 @@ class _Settings:
         return note, *more
 
     def channels(self, change: str) -> bool:
-        if self.per_channel is None:
-            return change == "int8" and self.opset >= PER_CHANNEL
-        return self.per_channel
+        """Return whether weights have a scale for each channel: QDQ of an opset that has no axis cannot."""
+        return self.per_channel and (change != "int8" or self.opset >= PER_CHANNEL)
 
     def common(self, per_channel: bool, prepared: Model, source: Model) -> dict[str, Any]:
         """prepared: what is quantised, whose nodes may be several of the source's in one."""
@@ -481,6 +494,11 @@ def _read(path: Path, source: Model, before: Model) -> Model:
     import onnx
 
     proto = onnx.load(str(path), load_external_data=False)
+    for tensor in _iterate_constants(proto):  # the quantiser writes those of Constant nodes outside, too
+        if tensor.data_location == tensor.EXTERNAL:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+            tensor.data_location = tensor.DEFAULT
+            del tensor.external_data[:]
     had, has = _quantised_types(before.proto), _quantised_types(proto)
     if not has:
         nested = sorted({node.op_type for node in proto.graph.node if any(one.HasField("g") for one in node.attribute)})
@@ -498,6 +516,15 @@ def _read(path: Path, source: Model, before: Model) -> Model:
     for graph in iterate_graphs(proto.graph):
         name_nodes(graph)
     return Model(proto=proto, folder=path.parent, path=source.path)
+
+
+def _iterate_constants(proto: Any) -> Iterator[Any]:
+    """Yield the tensors that stand in nodes."""
+    for graph in iterate_graphs(proto.graph):
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
 
 
 def _quantised_types(proto: Any) -> Counter[str]:
