@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("onnxruntime", reason="the models run in it")
@@ -14,6 +16,7 @@ from planted.onnx_further import k
 
 import precision_debug
 from precision_debug.cli.summary import format_summary
+from precision_debug.records import Status
 from precision_debug.report.model import Report, Verdict
 
 
@@ -99,3 +102,22 @@ def test_a_limit_that_rounding_crosses_as_often_as_predicted_is_as_expected(tmp_
     assert decision.margin is not None
     assert 0 < decision.count <= 8 * decision.predicted
     assert decision.margin < decision.reach
+
+
+def sums(g: Graph) -> Sequence[str]:
+    x = g.input("x", np.random.default_rng(0).normal(size=64).astype(np.float32))
+    t = g.op("Sub", [g.op("Add", [x, k(g, "much", 1024)], "a"), k(g, "less", 1024)], "t")
+    return [g.op("Add", [x, g.op("Mul", [t, k(g, "part", 1e-4)], "m")], "y")]
+
+
+@pytest.mark.parametrize(("options", "status"), [
+    ({"explain": "fast"}, 0), ({"explain": "off"}, 0), ({"explain": "off", "rtol": 0.05}, 1),
+], ids=str)  # fmt: skip
+def test_without_an_explanation_the_outputs_decide(options: dict[str, Any], status: int, tmp_path: Path) -> None:
+    """A sum of two large numbers loses its small part, of which the output takes next to nothing: an explained run says
+    "as expected", and one that is told to explain nothing says no other thing. A tolerance that was given decides."""
+    g = Graph(seed=0)
+    path = g.save(tmp_path / "m.onnx", sums(g))
+    report = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=g.feeds, **options)
+    assert report.exit_status == status
+    assert "t" in {row.name for row in report.rows if row.status is Status.FAIL}

@@ -130,12 +130,13 @@ def _does_fold(graph: Any) -> bool:
         if all(constant) and not any(attribute.HasField("g") for attribute in node.attribute):
             held.update(node.output)
             worked_out.update(node.output if constant else ())
-        elif node.op_type in _WEIGHED and not worked_out.isdisjoint(node.input):
+            continue
+        if node.op_type in _WEIGHED and not worked_out.isdisjoint(node.input):
             return True
-        elif node.op_type in _FOLDED and any(constant) and any(maker.get(name) in _WEIGHED for name in node.input):
+        moved = node.op_type in _FOLDED and any(constant)
+        if moved and not _WEIGHED.isdisjoint(maker.get(name, "") for name in node.input):
             return True
-        else:
-            maker.update(dict.fromkeys(node.output, node.op_type))
+        maker.update(dict.fromkeys(node.output, node.op_type))
     return False
 
 

@@ -62,9 +62,8 @@ def quantise(
     scales. Where the quantiser fails, leaves all of it in float, or makes what does not load, it is asked otherwise,
     and a note says so: with constants folded or without, then with weights per tensor.
     Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
-    "per_channel", "pre_process", "reduce_range", "nodes_to_exclude", "op_types", "raise_opset"; of int4 "block_size", "symmetric",
-    "accuracy_level". Raises UsageError, InputError, ModelError or
-    BackendError.
+    "per_channel", "pre_process", "reduce_range", "nodes_to_exclude", "op_types", "raise_opset"; of int4 "block_size",
+    "symmetric", "accuracy_level". Raises UsageError, InputError, ModelError or BackendError.
     """
     raised_to: tuple[Reason, ...] = ()
     if change == "int8" and (opset := setting(runtime.settings, "raise_opset")):
