@@ -17,7 +17,7 @@ from ..numbers.arrays import as_array
 from ..numbers.born import is_broken, may_be_mask
 from ..observe.lockstep import Meeting, run_both
 from ..observe.store import Loans
-from ..protocols import BaselineStore, Workbench
+from ..protocols import BaselineStore, PutsKnown, Workbench
 from ..records import Comparison, Introduced, TensorStats
 from .casts import CastLoss, Casts
 from .subject import Subject
@@ -281,7 +281,7 @@ def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], 
         if base is not None and base not in waiting:
             waiting.put(base, as_array(value, name=name))
 
-    def of_baseline(_op: str, name: str, value: Any) -> Any:
+    def of_baseline(_op: str, name: str, value: Any, /) -> Any:
         if name not in target_of:
             return None
         wrong = waiting.get(name)
@@ -294,7 +294,8 @@ def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], 
         return put
 
     subject.target.run(subject.feeds_of_target, of_target, frozenset(partner))
-    subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))
+    putting = PutsKnown(of_baseline, waiting.get)
+    subject.operators()[0].run_replacing(subject.feeds, putting, frozenset(target_of))
 
 
 class Passing:

@@ -144,14 +144,17 @@ def align(
     matches: Matches | None = None,
     *,
     two_files: bool = False,
+    recut: Mapping[str, tuple[str, str]] | None = None,
 ) -> Alignment:
     """Pair two sessions' tensors by name.
 
     renames: target name to baseline name; a name that neither side has raises MarkError.
     matches: what their values said, where the two graphs come from different frameworks, or what a backend knows of
     two runs of its own; equal names mean nothing then. two_files: another exporter may have named what they share.
+    recut: target name to (baseline name, how), of what is put together from pieces, or cut out of a whole.
     """
     pairing = _Pairing(baseline, target)
+    pairing.by_recut(recut or {})
     pairing.by_rename_map(renames or {})
     if matches is not None:
         return pairing.by_matches(matches)
@@ -203,6 +206,12 @@ class _Pairing:
         for meta in self.target:
             if meta.name in renames:
                 self.claim(meta, self.by_name[renames[meta.name]], "rename map")
+
+    def by_recut(self, recut: Mapping[str, tuple[str, str]]) -> None:
+        """By what was put together from pieces, or cut out of a whole."""
+        for meta in self.target:
+            base_name, how = recut.get(meta.name, ("", ""))
+            self.claim(meta, self.by_name.get(base_name), how)
 
     def by_matches(self, matches: Matches) -> Alignment:
         """Pair by what the values, or a backend, decided: nothing else is asked then."""

@@ -53,6 +53,7 @@ __all__ = [
     "Place",
     "PrecisionReader",
     "ProgressReader",
+    "PutsKnown",
     "Refused",
     "Remedies",
     "Remedy",
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
         OneRun,
         PrecisionReader,
         ProgressReader,
+        PutsKnown,
         Replace,
         Replacer,
         Session,
@@ -151,7 +153,7 @@ __getattr__ = make_lazy_exports(
             "is_switch without"
         ),
         "session": (
-            "Executed OneRun PrecisionReader ProgressReader Replace Replacer Session progress_to tell"
+            "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session progress_to tell"
         ),
         "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor Workbench",
     },

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..inspector import EngineLayer
 
 __all__ = [
-    "Executed", "OneRun", "PrecisionReader", "ProgressReader", "Replace", "Replacer", "Session", "progress_to",
-    "tell",
+    "Executed", "OneRun", "PrecisionReader", "ProgressReader", "PutsKnown", "Replace", "Replacer", "Session",
+    "progress_to", "tell",
 ]  # fmt: skip
 
 
@@ -80,6 +80,17 @@ class Session(Protocol):
 
 Replace = Callable[[str, str, Any], Any]
 """(op_type, tensor_name, tensor) to what the run goes on with in place of the tensor; None: with its own."""
+
+
+class PutsKnown:
+    """A ``replace`` that puts values which it has before the run, whatever the run computes. known: by name, None where
+    there is none."""
+
+    def __init__(self, replace: Replace, known: Callable[[str], Any]) -> None:
+        self._replace, self.known = replace, known
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> Any:
+        return self._replace(op_type, name, tensor)
 
 
 class Replacer(Session, Protocol):

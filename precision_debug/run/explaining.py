@@ -22,7 +22,7 @@ from ..observe.store import Store
 from ..onnx.file_operators import FileOperators
 from ..onnx.model import read_model
 from ..onnx.removed_activations import Removed, map_wrongly_removed
-from ..protocols import Feeds, Hook, Operators, Replace, Replacer, Session
+from ..protocols import Feeds, Hook, Operators, PutsKnown, Replace, Replacer, Session
 from ..reasons import Reason, say
 from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
 from ..search import ToKeep
@@ -36,6 +36,7 @@ from .open_pair import Comparing
 from .open_pair_run import OpenPair, SampleResult
 from .pasted import CompareAgain
 from .plan import Opening, is_across_frameworks
+from .recut import RecutSession
 from .refuted import add_repaired_culprit, withdraw_culprits
 from .second_opinion import with_second_opinion
 from .side import OpenSide
@@ -71,6 +72,8 @@ def open_stand_in(base: OpenSide, target: OpenSide, feed_set: FeedSet, folder: P
         with contextlib.suppress(PrecisionDebugError):
             plain = open_plain(target.opening).open(feed_set.calibrating)
             stack.callback(plain.close)
+            if isinstance(target.session, RecutSession):
+                plain = target.session.like(plain)
             names = {meta.name for meta in plain.tensors}
             known = all(meta.name in names for meta in session.tensors if not meta.unseen)
             if known and plain.replacer is not None and plain.replacer.replaces:
@@ -167,7 +170,10 @@ class StandIn:
                         return recorded.astype(own.dtype)
                 return None
 
-            self._operators.run_replacing(feeds, lead, frozenset(seen) - several)
+            self._operators.run_replacing(
+                feeds, PutsKnown(lead, lambda name: None if name in several else seen.get(name)),
+                frozenset(seen) - several,
+            )  # fmt: skip
         self._is_led = True
 
     def _as_recorded(self, name: str, value: Any) -> Any:

@@ -26,6 +26,7 @@ from .inputs import choose_samples
 from .journal import Journal
 from .open_pair_run import HookChain, OpenPair, choose_placement, place_on_host
 from .plan import NONE, Opening, is_across_frameworks, is_converted
+from .recut import recut_sides
 from .repetition import Repetition
 from .saved import SavedOutputs
 from .side import OpenSide, open_both, open_one
@@ -85,6 +86,13 @@ class PairedLists:
     renames: Mapping[str, str]
     matches: Matches | None = None
     two_files: bool = False
+    recut: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def align(self) -> Alignment:
+        """Return the pairs of what both list by now; the journal is not told. Raises MarkError: see ``align``."""
+        return align(
+            self.base.announced, self.target.announced, self.renames, self.matches, two_files=self.two_files
+        )  # fmt: skip
 
     def decide(self) -> Alignment:
         """Of the tensors that both list at the start; from now on again whenever a side lists others.
@@ -101,7 +109,8 @@ class PairedLists:
 
     def _aligned(self, renames: Mapping[str, str]) -> Alignment:
         found = align(
-            self.base.announced, self.target.announced, renames, self.matches, two_files=self.two_files
+            self.base.announced, self.target.announced, renames, self.matches, two_files=self.two_files,
+            recut=self.recut,
         )  # fmt: skip
         pairs = {name: (pair.base.name, pair.how) for name, pair in found.pairs.items()}
         self.journal.write(
@@ -187,7 +196,7 @@ def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
         work.answers.check([meta for meta in base.tensors if meta.is_output])
         names = select_marked(spec, base.tensors, journal)
         refuse_lockstep(together, base, target)
-        alignment = _align_sides(work, base, target, matches)
+        alignment = _align_sides(work, base, target, matches, whole=place.on_host)
         names = _announce_plan(spec, base, alignment, names, journal)
         yield OpenPair(
             spec=spec, base=base, target=target, names=names, alignment=alignment, place=place, together=together,
@@ -256,7 +265,10 @@ def find_renames(
     return {**both, **own}
 
 
-def _align_sides(work: Comparing, base: OpenSide, target: OpenSide, matches: Matches | None) -> Alignment:
+def _align_sides(
+    work: Comparing, base: OpenSide, target: OpenSide, matches: Matches | None, *, whole: bool
+) -> Alignment:
+    """whole: tensors may be put together, in the host's memory."""
     renames = find_renames(work.spec, work.feed_set, base.tensors, target.tensors)
     two_files = base.opening.spec.model != target.opening.spec.model
     pairer = target.opening.capabilities.pairer
@@ -267,6 +279,10 @@ def _align_sides(work: Comparing, base: OpenSide, target: OpenSide, matches: Mat
     pairs = PairedLists(
         base=base, target=target, journal=work.journal, renames=renames, matches=matches, two_files=two_files
     )  # fmt: skip
+    apart = two_files or base.opening.recording or target.opening.recording
+    if apart and whole and base is not target and not (work.spec.marks or work.spec.marks_between):
+        found = recut_sides(base, target, pairs.align(), work.feeds(0))
+        pairs = dataclasses.replace(pairs, recut=found.pairs)
     return pairs.decide()
 
 

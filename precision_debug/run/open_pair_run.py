@@ -40,6 +40,11 @@ class Placement:
     target: Opening
     store: BaselineStore | None = None
 
+    @property
+    def on_host(self) -> bool:
+        """Whether numbers are computed in the host's memory."""
+        return isinstance(self.comparer, HostComparer)
+
 
 def choose_placement(baseline: Opening, target: Opening, *, together: bool) -> Placement:
     """Choose the comparer. together: both runs advance side by side."""

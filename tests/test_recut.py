@@ -1,0 +1,286 @@
+"""The same work cut differently: chunks of a batch, columns of a fused layer, padding. Put together where provable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from warm import command
+
+import precision_debug
+from precision_debug.pairing.recut import Joined, Listing, Part, find_recut, may_be_recut
+from precision_debug.protocols import PutsKnown
+from precision_debug.records import Operator, Row, Status, TensorMeta
+from precision_debug.report.model import Report
+from precision_debug.run.recut import RecutSession
+
+RANDOM = np.random.default_rng(0)
+WEIGHTS = {
+    "w1": RANDOM.normal(size=(16, 32)) / 4, "b1": RANDOM.normal(size=32) * 0.1, "g": np.ones(32), "b": np.zeros(32),
+    "w2": RANDOM.normal(size=(32, 8)) / 5, "b2": RANDOM.normal(size=8) * 0.1, "worse": np.full(32, 1.4),
+}  # fmt: skip
+WHOLE = {
+    "pads": np.array([0, 0, 3, 0]), "start": np.array([0]), "end": np.array([8]), "ahead": np.array([3, 0, 0, 0]),
+    "three": np.array([3]), "last": np.array([11]),
+}  # fmt: skip
+Nodes = list[onnx.NodeProto]
+
+
+def road(x: str, tag: str, y: str, scale: str = "g") -> Nodes:
+    """Two layers; no tensor of one has the name of another's."""
+    return [
+        helper.make_node("Gemm", [x, "w1", "b1"], [f"h{tag}"], f"first{tag}"),
+        helper.make_node("Tanh", [f"h{tag}"], [f"r{tag}"], f"tanh{tag}"),
+        helper.make_node("LayerNormalization", [f"r{tag}", scale, "b"], [f"n{tag}"], f"norm{tag}"),
+        helper.make_node("Gemm", [f"n{tag}", "w2", "b2"], [y], f"last{tag}"),
+    ]
+
+
+def whole(scale: str = "g") -> Nodes:
+    return road("x", "", "y", scale)
+
+
+def in_four(wrong: int = -1) -> Nodes:
+    """wrong: the chunk whose norm has another scale."""
+    nodes = [helper.make_node("Split", ["x"], ["x0", "x1", "x2", "x3"], axis=0)]
+    for number in range(4):
+        scale = "worse" if number == wrong else "g"
+        nodes += road(f"x{number}", f"_of_{'abcd'[number]}", f"y{number}", scale)
+    return [*nodes, helper.make_node("Concat", ["y0", "y1", "y2", "y3"], ["y"], axis=0)]
+
+
+def padded(scale: str = "g", *, ahead: bool = False) -> Nodes:
+    """ahead: what is added comes first."""
+    pads, start, end = ("ahead", "three", "last") if ahead else ("pads", "start", "end")
+    return [
+        helper.make_node("Pad", ["x", pads], ["wide"]),
+        *road("wide", "", "long", scale),
+        helper.make_node("Slice", ["long", start, end], ["y"]),
+    ]
+
+
+def save(path: Path, nodes: Nodes) -> str:
+    kept = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in WEIGHTS.items()]
+    kept += [numpy_helper.from_array(value.astype(np.int64), name) for name, value in WHOLE.items()]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (8, size)) for name, size in (("x", 16), ("y", 8)))
+    graph = helper.make_graph(nodes, "g", [x], [y], kept)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return str(path)
+
+
+def compare(folder: Path, target: Nodes, base: Nodes) -> Report:
+    files = save(folder / "target.onnx", target), save(folder / "base.onnx", base)
+    return precision_debug.compare(files[0], baseline_model=files[1], run_mode="ort_fp32", baseline="ort_fp32")
+
+
+def put_together(report: Report, word: str) -> list[Row]:
+    return [row for row in report.rows if word in row.paired_by and row.comparison is not None]
+
+
+def culprits(report: Report) -> list[str]:
+    assert report.explanation is not None
+    return [one.name for one in report.explanation.culprits]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("kind", ["chunks", "padding", "padding ahead"])
+def test_the_same_work_cut_differently_is_put_together(tmp_path: Path, kind: str, turned: bool) -> None:
+    other = {"chunks": in_four, "padding": padded, "padding ahead": lambda: padded(ahead=True)}[kind]()
+    report = compare(tmp_path, *((whole(), other) if turned else (other, whole())))
+    assert report.exit_status == 0
+    rows = put_together(report, kind.partition(' ')[0])
+    assert {row.op_type for row in rows} == {"Gemm", "Tanh", "LayerNormalization"}
+    for row in rows:
+        assert row.comparison is not None
+        assert row.status is Status.PASS
+        assert row.comparison.base.shape == row.comparison.target.shape == (8, 32)
+
+
+@pytest.mark.parametrize(
+    ("target", "base", "right"),
+    [
+        (in_four(2), whole(), "n"),  # one chunk alone
+        (whole(), in_four(2), "n_of_a"),
+        (in_four(), whole("worse"), "n"),  # all of them
+        (whole("worse"), in_four(), "n_of_a"),
+        (padded("worse"), whole(), "n"),
+        (whole(), padded("worse"), "n"),
+    ],
+)
+def test_who_is_wrong_inside_is_named(tmp_path: Path, target: Nodes, base: Nodes, right: str) -> None:
+    report = compare(tmp_path, target, base)
+    assert report.exit_status == 1
+    assert culprits(report) == [right]
+
+
+def test_a_recording_of_the_whole_is_held_against_chunks(tmp_path: Path) -> None:
+    file, kept = save(tmp_path / "whole.onnx", whole()), str(tmp_path / "kept")
+    command("--model_file", file, "--run_mode", "ort_fp32", "--record", kept)
+    for nodes, failed in ((in_four(), []), (in_four(1), ["n"])):
+        report = precision_debug.compare(save(tmp_path / "other.onnx", nodes), run_mode="ort_fp32", baseline=kept)
+        assert report.exit_status == bool(failed)
+        rows = put_together(report, "chunks")
+        assert (len(rows), [row.name for row in rows if row.status is Status.FAIL]) == (3, failed)
+
+
+# --- what is proved, and what is not
+
+
+def listing(**values: np.ndarray) -> Listing:
+    metas = [
+        TensorMeta(name=name, op_type=op_type or "Gemm", inputs=("x",), shape=value.shape)
+        for (name, _, op_type), value in ((name.partition("__"), value) for name, value in values.items())
+    ]
+    return Listing(tensors=metas, values={meta.name: one for meta, one in zip(metas, values.values(), strict=True)})
+
+
+def draw(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def test_columns_in_another_order_are_those_of_the_same_values() -> None:
+    q, k, v = draw(10, 32), draw(10, 32) * 2 + 1, draw(9, 32).repeat(2, 0)[:10]
+    k, v = np.roll(k, 5, 1) + draw(32), v[::-1].copy()
+    order = np.arange(96).reshape(3, 4, 8).transpose(1, 0, 2).ravel()
+    fused = np.concatenate([q, k, v], 1)[:, order]
+    found = find_recut(listing(qkv=fused), listing(q=q, k=k, v=v), {})
+    parts = {one.name: one for one in found.base if isinstance(one, Part)}
+    assert parts.keys() == {"q", "k", "v"}
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        assert np.array_equal(fused[parts[name].where], value)
+
+
+def test_a_part_that_is_another_one_fills_the_gap() -> None:
+    q, k, v = draw(10, 32), draw(11, 32)[:10], draw(12, 32)[:10]
+    found = find_recut(listing(qkv=np.concatenate([q, k, v], 1)), listing(q=q, k=draw(13, 32)[:10], v=v), {})
+    assert {name: base for name, (base, _) in found.pairs.items()} == {"q": "q", "k": "k", "v": "v"}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        {"a": draw(4, 9), "b": draw(5, 9)[:4]},  # other numbers
+        {"a": np.zeros((4, 9), np.float32), "b": np.zeros((4, 9), np.float32)},  # which say nothing
+        {"a__Tanh": draw(8, 9)[:4], "b__Tanh": draw(8, 9)[4:]},  # another operator's
+        {"a": draw(8, 9)[2:6]},  # from the middle
+    ],
+)
+def test_what_is_not_proved_stays_apart(pieces: dict[str, np.ndarray]) -> None:
+    assert not find_recut(listing(whole=draw(8, 9)), listing(**pieces), {})
+
+
+def test_runs_whose_shapes_allow_for_nothing_are_not_run_once_more() -> None:
+    one, two = listing(a=draw(8, 9)).tensors, listing(b=draw(8, 9), c=draw(3, 10), d=draw(9, 8)).tensors
+    assert not may_be_recut(one, two)
+    assert may_be_recut(one, listing(b=draw(2, 9)).tensors)
+    assert may_be_recut(one, [TensorMeta(name="b", op_type="Gemm")])
+
+
+# --- a session shown so
+
+
+class Doubling:
+    """Of two rows each, twice the input, and once more; and of all a sum."""
+
+    notes = doubts = layers = ()
+    alone = arithmetic = ""
+    replaces = True
+
+    def __init__(self) -> None:
+        self.versions: dict[str, str] = {}
+        self.tensors = [
+            TensorMeta(name=f"{name}{number}", op_type="Mul", inputs=(source,), shape=(2, 3))
+            for number in range(2) for name, source in (("a", "x"), ("b", f"a{number}"))
+        ]  # fmt: skip
+        self.replacer = self
+
+    def run(self, feeds, hook=None, names=None):  # type: ignore[no-untyped-def]
+        return self.run_replacing(feeds, lambda *one: hook(*one) if hook else None, names)
+
+    def run_replacing(self, feeds, replace, names=None):  # type: ignore[no-untyped-def]
+        made = []
+        for number in range(2):
+            value = feeds["x"][2 * number : 2 * number + 2]
+            for name in ("a", "b"):
+                value = value * 2
+                if names is None or f"{name}{number}" in names:
+                    new = replace("Mul", f"{name}{number}", value)
+                    value = value if new is None else new
+            made.append(value)
+        return {"y": np.concatenate(made)}
+
+    def held(self, name: str, value: np.ndarray) -> np.ndarray:
+        assert value.shape == (2, 3), name
+        return value.astype(np.float16).astype(np.float32)
+
+    def operator(self, name: str) -> Operator:
+        return Operator(op_type="Mul", parameters={"w": np.zeros((4, 6))})
+
+    def close(self) -> None:
+        pass
+
+
+def joined() -> RecutSession:
+    cuts = [Joined(sources=(f"{one}0", f"{one}1"), axis=0, sizes=(2, 2), shape=(4, 3)) for one in "ab"]
+    return RecutSession(Doubling(), cuts)
+
+
+FEEDS = {"x": draw(4, 3)}
+
+
+def test_chunks_are_shown_as_one() -> None:
+    seen: dict[str, np.ndarray] = {}
+    session = joined()
+    session.run(FEEDS, lambda _op, name, value, /: seen.update({name: value}), ["b0"])
+    assert [(name, value.shape) for name, value in seen.items()] == [("b0", (4, 3))]
+    assert np.array_equal(seen["b0"], FEEDS["x"] * 4)
+    assert [(meta.name, meta.inputs, meta.shape) for meta in session.tensors] == [
+        ("a0", ("x",), (4, 3)), ("b0", ("a0",), (4, 3)),
+    ]  # fmt: skip
+    held = session.held("b0", FEEDS["x"] / 3)
+    assert np.array_equal(held, (FEEDS["x"] / 3).astype(np.float16))
+
+
+def test_an_error_is_put_into_every_chunk_and_goes_on() -> None:
+    error = draw(4, 3) * 0.1
+    outputs = joined().run_replacing(
+        FEEDS, lambda _op, name, value: value + (error if name == "a0" else 1.0), ["a0", "b0"]
+    )
+    assert np.allclose(outputs["y"], (FEEDS["x"] * 2 + error) * 2 + 1, atol=1e-6)
+
+
+def test_what_is_known_before_the_run_is_put_and_the_operator_sees_it() -> None:
+    given, seen = {"a0": draw(4, 3) + 5, "b0": draw(4, 3) - 7}, {}
+
+    def replace(_op: str, name: str, value: np.ndarray, /) -> np.ndarray:
+        seen[name] = value
+        return given[name]
+
+    outputs = joined().run_replacing(FEEDS, PutsKnown(replace, given.get), ["a0", "b0"])
+    assert np.array_equal(seen["b0"], given["a0"] * 2)
+    assert np.array_equal(outputs["y"], given["b0"])
+
+
+def test_parts_are_put_back_into_the_whole() -> None:
+    parts = [
+        Part(name=name, source="b0", where=(slice(None), place), shape=(2, len(place)), whole=(2, 3))
+        for name, place in (("p", np.array([2, 0])), ("q", np.array([1])))
+    ]
+    session = RecutSession(Doubling(), parts)
+    seen: dict[str, np.ndarray] = {}
+
+    def replace(_op: str, name: str, value: np.ndarray) -> np.ndarray | None:
+        seen[name] = value
+        return value + 1 if name == "p" else None
+
+    outputs = session.run_replacing(FEEDS, replace, ["p", "q"])
+    plain = FEEDS["x"] * 4
+    assert np.array_equal(seen["p"], plain[:2, [2, 0]])
+    plain[:2, [0, 2]] += 1
+    assert np.array_equal(outputs["y"], plain)
+    assert [meta.name for meta in session.tensors] == ["a0", "p", "q", "a1", "b1"]
+    held = session.held("p", np.full((2, 2), 1 / 3, np.float32))
+    assert np.array_equal(held, np.full((2, 2), np.float16(1 / 3)))
