@@ -94,6 +94,29 @@ def test_runs_that_share_a_variable_of_the_process_are_told() -> None:
     assert {row.name: row.status for row in report.rows} == {"x": "pass", "tanh": "pass", "output": "pass"}
 
 
+def test_a_factory_is_one_row_whether_or_not_a_hook_holds_its_tensor() -> None:
+    """torch hands over another tensor of the same memory where somebody holds the first one."""
+    from precision_debug_torch.engine.arithmetic import Arithmetic
+    from precision_debug_torch.engine.dispatch import Trace, Watch
+    from precision_debug_torch.modes import recipe
+
+    def rows(hold: bool) -> list[tuple[str, tuple[str, ...]]]:
+        held: list[Any] = []
+        x = torch.ones(4)
+        trace = Trace("op", constants=[], feeds={"x": x}, show=lambda _, value: held.append(value) if hold else None)
+        rules = Arithmetic(recipe("torch_fp32"), device=torch.device("cpu"), seed=0)
+        rules.reset()
+        with torch.no_grad(), Watch(rules, trace):
+            places = torch.arange(4)
+            room = torch.empty(4)
+            room.copy_(x * places)
+            room + torch.zeros(4).detach() + torch.full((4,), 2.0) + torch.randn(4)
+        return [(meta.name, meta.inputs) for meta in trace.metas]
+
+    assert rows(hold=True) == rows(hold=False)
+    assert dict(rows(hold=True))["mul"] == ("x", "arange")
+
+
 def test_others_go_side_by_side() -> None:
     report = compare_module(nn.Linear(3, 3), torch.randn(3, 3), run_mode="torch_bf16", device="cpu")
     assert report.notes == ()

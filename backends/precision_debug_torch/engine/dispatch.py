@@ -273,6 +273,12 @@ class Trace:
                 )
             )  # fmt: skip
 
+    def rename(self, tensor: Any, same: Any) -> None:
+        """Treat another tensor of the same memory as the tensor itself."""
+        for held in (self._names, self._roots, self._elements):
+            if tensor in held:
+                held[same] = held[tensor]
+
     def _only_moves(self, facts: _Facts, inputs: list[Any]) -> bool:
         """Return whether an operator computes nothing, of nothing but constants."""
         return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in inputs)
@@ -445,14 +451,8 @@ class Trace:
 
     def _share(self, value: Any, inputs: list[Any]) -> None:
         """Remember where a result is an argument's elements in the same order."""
-        if value.is_nested or value.layout is not torch.strided or not value.is_contiguous():
-            return
         for tensor in inputs:
-            if tensor.is_nested:
-                continue
-            same = tensor.dtype == value.dtype and tensor.numel() == value.numel() and tensor.is_contiguous()
-            plain = tensor.is_conj() == value.is_conj() and tensor.is_neg() == value.is_neg()
-            if same and plain and tensor.data_ptr() == value.data_ptr():
+            if _holds_same_elements(value, tensor):
                 self._elements[value] = self._elements[tensor] = self._elements.get(tensor) or Elements()
                 return
 
@@ -538,9 +538,19 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._arithmetic = arithmetic
         self._trace = trace
         self._comparer = comparer
+        self._made = ByTensor[None]()  # what the last operator made of no tensor
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.ops.aten.detach.default and args[0] in self._made:
+            # torch's own call: a factory (arange, zeros) hands over its tensor itself, or, where a hook still holds
+            # that one, another of the same memory. A row of it would be there in one run and not in the next.
+            result = func(*args, **kwargs)
+            self._made[result] = None
+            if self._trace is not None:
+                self._trace.rename(args[0], result)
+            return result
+        self._made.clear()
         if self._switches is not None:
             self._switches.look()
         if _facts(func).writes:
@@ -561,7 +571,20 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 torch._C.DisableTorchFunction()
             ):  # what a trace and its hooks ask of tensors is not a call of the model
                 self._trace.operator(func, args, kwargs, result)
+        if next(iter(tensors_in(args)), None) is None and not list(tensors_in(kwargs)):
+            for tensor in tensors_in(result):
+                self._made[tensor] = None
         return result
+
+
+def _holds_same_elements(value: Any, tensor: Any) -> bool:
+    """Return whether two tensors are the same memory, read alike."""
+    if value.is_nested or tensor.is_nested or value.layout is not torch.strided:
+        return False
+    same = tensor.dtype == value.dtype and tensor.numel() == value.numel()
+    plain = tensor.is_conj() == value.is_conj() and tensor.is_neg() == value.is_neg()
+    dense = value.is_contiguous() and tensor.is_contiguous()
+    return bool(same and plain and dense and tensor.data_ptr() == value.data_ptr())
 
 
 @functools.cache
