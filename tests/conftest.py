@@ -67,9 +67,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Each worker begins with other files: what one has rewritten and compiled, the others find in the cache."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Dir):
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        begin = len(report.result) * (number % count) // count
+        report.result = [*report.result[begin:], *report.result[:begin]]
+    return report
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     outcomes.without_passed(config, items)
     place = {name: number for number, name in enumerate(LONGEST)}
+    if hasattr(config, "workerinput"):  # in the order that all workers share
+        items.sort(key=lambda item: item.path)
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
