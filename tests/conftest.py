@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import approval
 import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
 from outcomes import pytest_addoption, pytest_runtest_setup
-from warm import EveryWarm, fixed, serving
+from warm import EveryWarm, fixed, serving, shared
 
 __all__ = ["pytest_addoption", "pytest_runtest_setup"]
 
 ROOT = Path(__file__).resolve().parent.parent
+_SHARED = pytest.StashKey[str]()
 
 # what is checked are numbers, and how long that takes depends on what else the machine does
 settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,6 +59,17 @@ def pytest_configure(config: pytest.Config) -> None:
     outcomes.pytest_configure(config)
     _BEGUN_WITH.update(fixed(os.environ))
     approval.configure(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers use the warm processes that one of them has started."""
+    config = node.config
+    if _SHARED not in config.stash:
+        ends = contextlib.ExitStack()
+        config.stash[_SHARED] = ends.enter_context(shared())
+        config.add_cleanup(ends.close)
+    node.workerinput["warm"] = config.stash[_SHARED]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -117,10 +131,10 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warm() -> Iterator[EveryWarm]:
+def warm(request: pytest.FixtureRequest) -> Iterator[EveryWarm]:
     """What forks commands; each starts when it is first asked."""
     _clean_environment()  # collecting has imported libraries
-    with serving() as every:
+    with serving(getattr(request.config, "workerinput", {}).get("warm", "")) as every:
         yield every
 
 

@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,7 +40,7 @@ from typing import IO, Any, NoReturn
 
 __all__ = [
     "ENGINES", "Begun", "EveryWarm", "Forked", "Warm", "begin", "command", "fixed", "run_python", "run_together",
-    "serving", "write_python",
+    "serving", "shared", "write_python",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -134,12 +135,17 @@ class Begun(Forked):
 
 
 class Warm:
-    """The process that is forked, and what asks it to."""
+    """The process that is forked, and what asks it to.
+
+    alive: a named pipe that whoever uses the process holds open for writing; it ends with the last of them. Without,
+    it ends with whoever started it."""
 
     def __init__(
-        self, path: str, environment: Mapping[str, str], fresh: Callable[..., Any], modules: Sequence[str] = ()
-    ) -> None:
+        self, path: str, environment: Mapping[str, str], fresh: Callable[..., Any], modules: Sequence[str] = (), *,
+        alive: str = "",
+    ) -> None:  # fmt: skip
         self.path, self._environment, self._fresh, self._modules = path, environment, fresh, modules
+        self._alive = alive
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, code: str, *arguments: str, said: IO[bytes] | None, handles: Sequence[int] = ()) -> Any:
@@ -164,22 +170,28 @@ class Warm:
     def open(self) -> None:
         """Start the process, where nothing has."""
         if self._process is None and not os.path.exists(self.path):
-            listening = socket.socket(socket.AF_UNIX)
-            listening.bind(self.path)  # here, so that whoever asks early waits
-            listening.listen(64)
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, self.path, str(listening.fileno()), *self._modules], stdin=subprocess.PIPE,
-                cwd="/", start_new_session=True, pass_fds=[listening.fileno()], env=dict(self._environment),
-            )  # fmt: skip
-            listening.close()
+            own = f"{self.path}.{os.getpid()}"
+            with socket.socket(socket.AF_UNIX) as listening, contextlib.suppress(FileExistsError):
+                listening.bind(own)
+                listening.listen(64)  # here, so that whoever asks early waits
+                try:
+                    os.link(own, self.path)  # of workers that ask at once, one starts it
+                finally:
+                    os.unlink(own)
+                with open(self._alive or os.devnull, "rb") as users:
+                    self._process = subprocess.Popen(
+                        [sys.executable, __file__, self.path, str(listening.fileno()), *self._modules],
+                        stdin=users if self._alive else subprocess.PIPE, cwd="/", start_new_session=True,
+                        pass_fds=[listening.fileno()], env=dict(self._environment),
+                    )  # fmt: skip
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, or wait until the last worker that it serves has ended."""
         if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=3600 if self._alive else 20)
             self._process.kill()
             self._process.wait()
 
@@ -246,17 +258,51 @@ def fixed(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[EveryWarm]:
-    """What forks commands; each starts when it is first asked. They end with the context, their children go on."""
+def shared() -> Iterator[str]:
+    """A folder whose processes serve several workers: see ``serving``."""
+    with tempfile.TemporaryDirectory(prefix="warm-", ignore_cleanup_errors=True) as folder:
+        os.mkfifo(f"{folder}/alive")
+        yield folder
+
+
+@contextlib.contextmanager
+def serving(folder: str = "") -> Iterator[EveryWarm]:
+    """What forks commands; each starts when it is first asked. They end with the context, their children go on.
+
+    folder: shared with other workers, which use the same processes where their environments are the same."""
     global here
     from precision_debug.run import child
 
-    with tempfile.TemporaryDirectory(prefix="warm-") as folder:
-        here = every = EveryWarm({name: Warm(f"{folder}/{name}", dict(os.environ), child.start, modules)
+    environment = dict(os.environ)
+    with contextlib.ExitStack() as ends:
+        alive = f"{folder}/alive" if folder else ""
+        if folder:
+            held = _Held(os.open(alive, os.O_RDWR))
+            read = repr(sorted(fixed(environment).items())).encode("utf-8", "surrogateescape")
+            own = f"{folder}/{zlib.crc32(read):x}"
+            os.makedirs(own, exist_ok=True)
+        else:
+            own = ends.enter_context(tempfile.TemporaryDirectory(prefix="warm-"))
+        here = every = EveryWarm({name: Warm(f"{own}/{name}", environment, child.start, modules, alive=alive)
                                   for name, modules in ENGINES.items()})  # fmt: skip
         yield every
         here = None
+        if folder:
+            held.close()
         every.close()
+
+
+class _Held:
+    """A descriptor that no fork of this process holds."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        os.register_at_fork(after_in_child=self.close)
+
+    def close(self) -> None:
+        if self._number >= 0:
+            os.close(self._number)
+        self._number = -1
 
 
 here: EveryWarm | Warm | None = None
@@ -368,17 +414,7 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     child.start = _Served(there, own).start
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, _reap)
-    listening = socket.socket(fileno=handle)
-    while 0 not in select.select([listening, 0], [], [])[0]:
-        asked, _ = listening.accept()
-        if os.fork() == 0:
-            listening.close()
-            _mind(asked)
-        asked.close()
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+    _Forks(socket.socket(fileno=handle)).serve()
 
 
 def _own_modules() -> Iterator[str]:
@@ -391,32 +427,81 @@ def _own_modules() -> Iterator[str]:
     yield from (module.name for module in pkgutil.iter_modules([str(ROOT / "backends")]))
 
 
-def _reap(*_: object) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+class _Forks:
+    """Those that run, each with the connection that is told how it ends.
+
+    A whole command is one fork: another that waits for it would copy the tables of all that is imported once more. An
+    engine's child has a parent of its own all the same, since by its parent it knows which command it belongs to."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening, self._told = listening, dict[int, socket.socket]()
+        self._woken, self._wakes = os.pipe()
+
+    def serve(self) -> None:
+        """Fork for each request until standard input closes, then wait for those that run."""
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # its number in the pipe ends the waiting
+        while 0 not in (ready := select.select([self._listening, self._woken, 0], [], [])[0]):
+            if self._woken in ready:
+                os.read(self._woken, 512)
+                self._reap(os.WNOHANG)
+            if self._listening in ready:
+                self._fork(self._listening.accept()[0])
+        self._reap(0)
+
+    def _reap(self, how: int) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, how))[0]:
+                if (told := self._told.pop(ended[0], None)) is not None:
+                    _tell(told, os.waitstatus_to_exitcode(ended[1]))
+                    told.close()
+
+    def _fork(self, asked: socket.socket) -> None:
+        head, fds, _, _ = socket.recv_fds(asked, 4, 64)
+        size, text = struct.unpack("i", head)[0] if head else 0, b""
+        while len(text) < size and (more := asked.recv(size - len(text))):
+            text += more
+        if head and len(text) == size:
+            job = ast.literal_eval(text.decode("utf-8", "surrogateescape"))
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for end in (self._woken, self._wakes):
+                    os.close(end)
+                for one in (self._listening, *self._told.values()):
+                    one.close()
+                if job.get("session"):
+                    _mind(asked, job, fds)
+                asked.close()
+                _become(job, fds)
+            if not job.get("session"):
+                _tell(asked, child)
+                self._told[child] = asked.dup()
+        asked.close()
+        for fd in fds:
+            os.close(fd)
 
 
-def _mind(asked: socket.socket) -> NoReturn:
+def _mind(asked: socket.socket, job: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
     """Fork the child, and tell its pid and how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    head, fds, _, _ = socket.recv_fds(asked, 4, 64)
-    (size,) = struct.unpack("i", head)
-    text = b""
-    while len(text) < size:
-        text += asked.recv(size - len(text))
-    job = ast.literal_eval(text.decode("utf-8", "surrogateescape"))
     child = os.fork()
     if child == 0:
         asked.close()
         _become(job, fds)
     for fd in fds:
         os.close(fd)
-    asked.sendall(struct.pack("i", child))
+    _tell(asked, child)
     _, status = os.waitpid(child, 0)
-    with contextlib.suppress(BrokenPipeError):
-        asked.sendall(struct.pack("i", os.waitstatus_to_exitcode(status)))
+    _tell(asked, os.waitstatus_to_exitcode(status))
     os._exit(0)
+
+
+def _tell(asked: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        asked.sendall(struct.pack("i", number))
 
 
 def _become(job: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
