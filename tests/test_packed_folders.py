@@ -19,7 +19,7 @@ from precision_debug.records import ModelFiles, SessionSpec
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
-pytestmark = pytest.mark.engine("torch")
+pytestmark = pytest.mark.engine("transformers")
 
 GROUP = 32
 _LEAST = np.float32(1e-6)

@@ -17,6 +17,7 @@ from precision_debug.cli import main
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
+pytestmark = pytest.mark.engine("transformers")
 MAKE = Path(__file__).parents[1] / "examples" / "rollout" / "make.py"
 SIZES: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

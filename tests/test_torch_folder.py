@@ -25,6 +25,8 @@ from precision_debug.records import ModelFiles, SessionSpec
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 99}
 
+pytestmark = pytest.mark.engine("transformers")
+
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
