@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -708,3 +709,107 @@ def test_of_a_replayed_run_nothing_waits_any_longer(tmp_path: Path) -> None:
         assert noted == ["x", "tripled", "root", "moved", "shifted", "y"]
         assert [name for name in noted if name in waiting] == []
     assert base.replaced == set(noted)
+
+
+class Watched(Engine):
+    """Tells when its runs begin and end, and in the type of which side."""
+
+    def __init__(self, told: list[str], *given: Any, **values: Any) -> None:
+        super().__init__(*given, **values)
+        self.told, self.seen = told, False
+
+    def _run(self, *given: Any) -> dict[str, Any]:
+        side = "target" if self.dtype == np.float16 else "baseline"
+        self.told.append(f"{side} begins")
+        found = super()._run(*given)
+        self.told.append(f"{side} ends")
+        return found
+
+
+WIDE = np.random.default_rng(1).uniform(1, 4, (2, 150_000)).astype(np.float32)
+"""More than a megabyte: too much to be lent, so that who is ahead waits."""
+
+
+def order_of(together: bool, run: Callable[[Subject], object]) -> list[str]:
+    told: list[str] = []
+    subject = subject_of(Watched(told, chain()), Watched(told, chain(), np.float16), WIDE, together=together)
+    told.clear()
+    run(subject)
+    return told[-4:]
+
+
+def test_sides_that_may_not_run_together_run_one_after_the_other(tmp_path: Path) -> None:
+    """The one that the other goes on with runs first; of those that may, neither waits for the other's end."""
+    ways: list[tuple[Callable[[Subject], object], str, str]] = [
+        (lambda subject: run_alone(subject, lambda *_: False, tmp_path).close(), "baseline", "target"),
+        (lambda subject: introduced.measure_inherited_errors(subject, tmp_path), "target", "baseline"),
+    ]
+    for run, first, second in ways:
+        apart = [f"{first} begins", f"{first} ends", f"{second} begins", f"{second} ends"]
+        assert order_of(False, run) == apart
+        beside = order_of(True, run)
+        assert sorted(beside) == sorted(apart)
+        assert beside.index(f"{second} begins") < beside.index(f"{first} ends")
+
+
+@pytest.mark.parametrize("named", [None, 5 << 20])
+def test_what_waits_keeps_to_the_users_budget_and_what_is_kept_to_its_own(
+    named: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gigabyte waits where nobody named a budget, and a quarter of one is kept of all suspects; the rest on disk."""
+    subject = subject_of(Engine(chain()), Engine(chain(), np.float16), memory_budget=named)
+    waiting: list[int] = []
+    kept: list[int] = []
+    bench = type(subject.bench)
+    there, other = bench.waiting, bench.store
+    monkeypatch.setattr(
+        bench, "waiting", lambda self, folder, budget: waiting.append(budget) or there(self, folder, budget)
+    )
+    monkeypatch.setattr(bench, "store", lambda self, folder, budget: kept.append(budget) or other(self, folder, budget))
+    with alone_of(subject, tmp_path):
+        assert sum(kept[:2]) == 256 << 20
+    introduced.measure_inherited_errors(subject, tmp_path)
+    assert waiting == [1 << 30 if named is None else named] * 3
+
+
+def test_who_is_ahead_lends_no_more_than_64_megabytes(tmp_path: Path) -> None:
+    """A side that is faster by far waits, and does not fill the memory with copies that nobody has taken yet."""
+    subject = subject_of(Engine(chain()), Engine(chain()), together=True)
+    waiting = subject.bench.waiting(tmp_path, 1 << 30)
+    passing = Passing(subject, waiting)
+    size, count = 1 << 18, 140  # a megabyte each
+    put: list[int] = []
+    most: list[int] = []
+
+    def first() -> None:
+        for number in range(count):
+            passing.put(f"t{number}", np.full(size, number, np.float32))
+            put.append(number)
+        passing.end()
+
+    def second() -> None:
+        for number in range(count):
+            if number < 2:  # long enough for all that may be lent; where that takes longer, less is seen
+                time.sleep(0.3)
+            most.append(len(put) - number)
+            theirs = passing.get(f"t{number}")
+            assert theirs[0] == number
+            assert passing.taken(f"t{number}", theirs, np.zeros(size, np.float32)) is not None
+
+    passing.run(first, second)
+    assert len(put) == count
+    assert max(most) <= 66
+    waiting.close()
+
+
+@pytest.mark.parametrize("lacking", [math.nan, math.inf])
+def test_an_operator_that_lacks_what_the_baseline_lacks_has_an_error_of_its_own(lacking: float) -> None:
+    """Its inputs may be another engine's, and NaN or Inf lies before them: what it computed of numbers is measured."""
+    engines = Engine(chain()), Engine(chain(tripled=lambda x: x * x.dtype.type(math.nan), root=lambda x: np.sqrt(X)))
+    metas = {meta.name: TensorMeta(name=meta.name, op_type=meta.op_type, extra={"Seen In": meta.name})
+             for meta in engines[1].tensors}  # fmt: skip
+    subject = subject_of(*engines, targets=metas)
+    exact, wrong = np.array([1, 2, lacking], np.float32), np.array([1.1, 2.2, lacking], np.float32)
+    found = measured(subject, "moved", exact, wrong, "replayed")
+    assert (found.born_nan, found.born_inf) == (0, 0)
+    assert found.rel_l2 == pytest.approx(0.1, rel=1e-4)
