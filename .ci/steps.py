@@ -33,7 +33,8 @@ FRAMEWORKS = (
     "tensorrt-rtx-cu13-libs==1.7.1.116 tensorrt-rtx-cu13-bindings==1.7.1.116 onnxruntime-qnn==2.7.0 "
     "ai-edge-litert==2.3.0 xllamacpp==2026.10.11549 gguf==0.19.0"
 )
-SPREAD = "-n auto --dist loadfile"  # as the README has it
+# One more than there are cores: with the frameworks, tests wait for what they have started for a sixth of their time.
+SPREAD = f"-n {CORES + 1} --dist loadfile"
 GIVES_WAY = "nice -n 5 .venv/bin/python"  # to the tests that run beside it
 
 
