@@ -410,7 +410,7 @@ def test_what_an_output_lost_is_said_before_the_tensor_that_is_out_of_tolerance_
         assert "inner" not in text
 
 
-@pytest.mark.parametrize("shape", [(8, 48, 16, 16), (1, 700, 84), (1, 6, 4620), (3, 40, 56, 7), (2, 9, 4099)])
+@pytest.mark.parametrize("shape", [(8, 48, 16, 16), (1, 900, 84), (1, 6, 4620), (3, 40, 56, 14), (2, 9, 4099), (2, 7, 70, 70)])
 @pytest.mark.parametrize("seed", range(6))
 def test_what_a_few_rows_prove_holds_of_all(shape: tuple[int, ...], seed: int) -> None:
     """Whatever is not read is told: no slice of it is lost, nor off by half of its own spread."""
@@ -427,3 +427,27 @@ def test_what_a_few_rows_prove_holds_of_all(shape: tuple[int, ...], seed: int) -
     for sums in full.axes.values() if not found.slices else ():
         spread = sums[2] - sums[1] ** 2 / sums[0]
         assert (sums[3] < 0.25 * spread).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("shape", [(9, 40), (1, 17, 3), (3, 2, 5, 33), (130, 70), (2, MOST + 1), (12, 1, 9)])
+def test_one_call_says_of_small_tensors_what_their_sums_say(dtype: type, shape: tuple[int, ...]) -> None:
+    if slices._load_library() is None:
+        pytest.skip("nothing is compiled here")
+    random, answers = np.random.default_rng(2), []
+    base = (random.normal(size=shape) * np.linspace(0.2, 1, shape[-1]) + 1).astype(dtype)
+    for off in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0):
+        target = (base + off * random.normal(size=shape)).astype(dtype)
+        for broken in (False, True):
+            if broken:
+                target.flat[5] = np.nan
+            found = sum_slices(base, target)
+            assert found is not None
+            told = all(slices._is_told(sums, sums[slices.ERRORS]) for sums in found.axes.values())
+            assert slices._are_all_told(base, target) == told
+            answers.append(told)
+    assert {*answers} == {True, False} or shape == (1, 17, 3)  # whose slices of 3 tell nothing
+    if shape == (9, 40):
+        constant = np.ones_like(base)
+        assert not slices._are_all_told(constant, constant)
+        assert not slices._are_all_told(base, base[:1])

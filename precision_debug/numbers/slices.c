@@ -11,6 +11,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef SOURCE
@@ -236,5 +237,26 @@ void pd_slices_double(const double *base, const double *target, int64_t rows, in
         row_of_doubles(base + row * columns, target + row * columns, columns, by_row ? by_row + row * SUMS : aside,
                        by_column);
 }
+
+/* Whether no slice's error could hide it: `told` times its squares about its own mean, of fewer than `enough` elements
+ * its squares themselves, are more than its squared error, and than `constant` of its squares. sums: those of `many`
+ * slices, `apart` from each other, and `next` from one of them to the next slice's. */
+static int are_told(const double *sums, int64_t many, int64_t apart, int64_t next, double told, double constant,
+                    double enough) {
+    for (int64_t i = 0; i < many; i++, sums += next) {
+        double count = sums[COUNT * apart], sum = sums[SUM * apart], squares = sums[SQUARES * apart];
+        double error = sums[ERRORS * apart], about = count >= enough ? squares - sum * sum / count : squares;
+        if (!(count > 0 && told * about > (error > constant * squares ? error : constant * squares)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Whether that holds of all slices along every axis of 2 to `most`; 0 also where there is no room to find it out. For
+ * tensors so small that a call of each takes longer than the sums. */
+#define ALL_TOLD(NAME, REAL, SUM_UP)                                                                                       int NAME(const REAL *base, const REAL *target, const int64_t *shape, int64_t axes, int64_t most, double told,                   double constant, double enough) {                                                                                 int64_t rows = 1, columns = shape[axes - 1], longest = 1;                                                              for (int64_t axis = 0; axis < axes - 1; axis++) {                                                                          rows *= shape[axis];                                                                                                   longest = shape[axis] > longest ? shape[axis] : longest;                                                           }                                                                                                                      int ends = columns > 1 && columns <= most, fine = 1;                                                                   int64_t room = SUMS * (rows + columns + longest);                                                                      double *by_row = calloc((size_t)room, sizeof *by_row), *by_column = by_row + SUMS * rows;                              float *some = malloc(4 * (size_t)APART(columns) * sizeof *some);                                                       double *slices = by_column + SUMS * columns;                                                                           if (!by_row || !some) {                                                                                                    free(by_row), free(some);                                                                                              return 0;                                                                                                          }                                                                                                                      SUM_UP(base, target, rows, columns, by_row, ends ? by_column : NULL, some);                                            if (ends)                                                                                                                  fine = are_told(by_column, columns, columns, 1, told, constant, enough);                                           for (int64_t axis = axes - 2, inner = 1; fine && axis >= 0; inner *= shape[axis--]) {                                      int64_t size = shape[axis];                                                                                            if (size < 2 || size > most)                                                                                               continue;                                                                                                          memset(slices, 0, SUMS * (size_t)size * sizeof *slices);                                                               for (int64_t row = 0; row < rows; row++)                                                                                   for (int sum = COUNT; sum <= ERRORS; sum++)                                                                                slices[row / inner % size * SUMS + sum] += by_row[row * SUMS + sum];                                           fine = are_told(slices, size, 1, SUMS, told, constant, enough);                                                    }                                                                                                                      free(by_row), free(some);                                                                                              return fine;                                                                                                       }
+
+ALL_TOLD(pd_all_told_float, float, pd_slices_float)
+ALL_TOLD(pd_all_told_double, double, pd_slices_double)
 
 const char *pd_source(void) { return SOURCE; }
