@@ -410,7 +410,9 @@ def test_what_an_output_lost_is_said_before_the_tensor_that_is_out_of_tolerance_
         assert "inner" not in text
 
 
-@pytest.mark.parametrize("shape", [(8, 48, 16, 16), (1, 900, 84), (1, 6, 4620), (3, 40, 56, 14), (2, 9, 4099), (2, 7, 70, 70)])
+@pytest.mark.parametrize(
+    "shape", [(8, 48, 16, 16), (1, 900, 84), (1, 6, 4620), (3, 40, 56, 14), (2, 9, 4099), (2, 7, 70, 70)]
+)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_a_few_rows_prove_holds_of_all(shape: tuple[int, ...], seed: int) -> None:
     """Whatever is not read is told: no slice of it is lost, nor off by half of its own spread."""
