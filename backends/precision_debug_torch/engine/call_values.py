@@ -112,6 +112,11 @@ class ByTensor(Generic[T]):
         known = self._held.pop(id(tensor), None)
         return otherwise if known is None else known[1]
 
+    def copy(self, tensor: Any, same: Any) -> None:
+        """Give another tensor the same value, if there is one."""
+        if tensor in self:
+            self[same] = self[tensor]
+
     def clear(self) -> None:
         """Forget all."""
         self._held.clear()

@@ -275,9 +275,9 @@ class Trace:
 
     def rename(self, tensor: Any, same: Any) -> None:
         """Treat another tensor of the same memory as the tensor itself."""
-        for held in (self._names, self._roots, self._elements):
-            if tensor in held:
-                held[same] = held[tensor]
+        self._names.copy(tensor, same)
+        self._roots.copy(tensor, same)
+        self._elements.copy(tensor, same)
 
     def _only_moves(self, facts: _Facts, inputs: list[Any]) -> bool:
         """Return whether an operator computes nothing, of nothing but constants."""
