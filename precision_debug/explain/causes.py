@@ -50,7 +50,7 @@ from .regions import (
     subtracts_inside,
 )
 from .subject import Subject
-from .undo import Case, find_tiny_constant, find_wrapped_integers
+from .undo import Case, find_tiny_constant, find_wrapped_integers, measure_least_rounding
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 
 __all__ = ["find_cause"]
@@ -377,9 +377,11 @@ def _cause_in_integers(one: _Operator) -> Told | None:
     if mask := find_quantised_mask(one.subject, one.name):
         return "mask_range", mask
     code, evidence = find_grid_cause(one.case)
-    if code == "outlier_channel" and evidence["from"] and "left" not in evidence:  # something inside may be why instead
-        inner, values = find_most_rounded(one.subject, one.name, one.found.rel_l2 or 0.0)
-        if inner and inner != evidence["from"]:
+    source = evidence.get("from") if code == "outlier_channel" else None
+    if source and ("left" not in evidence or source in one.constants):  # something inside may be why instead
+        inner, values, makes = find_most_rounded(one.subject, one.name, one.found.rel_l2 or 0.0)
+        # a constant was undone as if it had one scale: on the grid that fits it best it may make next to nothing
+        if inner and inner != source and ("left" not in evidence or makes > measure_least_rounding(one.case, source)):
             code, evidence = _cause_of_inner_tensor(one.subject, inner, values)
     if code != "coarse":
         return code, evidence

@@ -174,13 +174,13 @@ def rounds_inside(subject: Subject, name: str) -> bool:
     return any(meta.name in subject.rounded_unseen for meta in region)
 
 
-def find_most_rounded(subject: Subject, name: str, introduced: float) -> tuple[str, Any]:
-    """Return which tensor inside a region makes most of its error where the baseline rounds it to 8 bits, and the
-    tensor as the baseline has it; ("", None) where none makes half of what was introduced. Takes a run of the baseline
-    for each. """
+def find_most_rounded(subject: Subject, name: str, introduced: float) -> tuple[str, Any, float]:
+    """Return which tensor inside a region makes most of its error where the baseline rounds it to 8 bits, the tensor
+    as the baseline has it, and that error, relative L2; ("", None, 0) where none makes half of what was introduced.
+    Takes a run of the baseline for each."""
     inside = _list_quantised_inside(subject, name)[-count_affordable_runs(subject) :]
     if not inside:
-        return "", None
+        return "", None, 0.0
     found: dict[str, float] = {}
     try:
         exact = _run(subject, {*inside, name}, "")
@@ -189,9 +189,10 @@ def find_most_rounded(subject: Subject, name: str, introduced: float) -> tuple[s
                 got = _run(subject, {name, source}, source).get(name)
                 found[source] = 0.0 if got is None else _measure_rel_l2(exact.get(name), got)
     except PrecisionDebugError:  # an engine that does not run with these shown
-        return "", None
+        return "", None, 0.0
     most = max(found, key=lambda one: found[one], default="")
-    return (most, exact[most]) if most and found[most] >= _EXPLAINS * introduced else ("", None)
+    enough = most and found[most] >= _EXPLAINS * introduced
+    return (most, exact[most], found[most]) if enough else ("", None, 0.0)
 
 
 def count_affordable_runs(subject: Subject) -> int:

@@ -30,6 +30,7 @@ __all__ = [
     "find_coarse_constant",
     "find_tiny_constant",
     "find_wrapped_integers",
+    "measure_least_rounding",
     "measure_left_of",
     "measure_left_when",
     "measure_left_without",
@@ -296,12 +297,31 @@ def _undo_rounded_constants(case: Case, evidence: Evidence) -> Array | None:
 
 
 def _undo_constant_grid(case: Case, evidence: Evidence) -> Array | None:
-    value = case.constants[evidence["weight"]].astype(np.float64)
+    weight = evidence["weight"]
+    return _choose_best(case, (case.without_error_of({weight: grid}) for grid in _list_grids(case, weight)))
+
+
+def _list_grids(case: Case, weight: str) -> list[Array]:
+    """Return a constant on the grids that an engine may hold it on: of one scale, or of one for each channel."""
+    value = case.constants[weight].astype(np.float64)
     grids = [round_to_grid(value, case.narrow, symmetric=True), round_to_grid(value, case.narrow)]
     for axis in {0, value.ndim - 1} if value.ndim > 1 else ():  # one scale for each of its output channels
         parts = [round_to_grid(part, case.narrow, symmetric=True) for part in np.moveaxis(value, axis, 0)]
         grids.append(np.moveaxis(np.stack(parts), 0, axis))
-    return _choose_best(case, (case.without_error_of({evidence["weight"]: grid}) for grid in grids))
+    return grids
+
+
+def measure_least_rounding(case: Case, weight: str) -> float:
+    """Relative L2 error of the result where nothing but this constant is rounded, on the best grid for it; 0 where
+    that cannot be run."""
+    plain = case.again({})
+    sizes = [
+        _size_of_error(got - plain)
+        for grid in (_list_grids(case, weight) if plain is not None and weight in case.constants else ())
+        if (got := case.again({weight: grid})) is not None
+    ]
+    whole = _size_of_error(case.exact)
+    return min(sizes) / whole if sizes and whole else 0.0
 
 
 def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
