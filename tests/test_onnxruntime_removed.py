@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import precision_debug
+from precision_debug.report.lead import lead_sentences
 
 SHAPE = (1, 8, 6, 6)
 FEEDS = {"x": np.random.default_rng(3).normal(size=SHAPE).astype(np.float32), "yes": np.array(True)}
@@ -175,8 +176,6 @@ def test_others_remove_nothing(mode: str, of: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "of"), [("If", "act"), ("Loop", "act"), ("", "")])
 def test_a_workaround_is_told_before_everything_else(kind: str, of: str, tmp_path: Path) -> None:
     """With the error of the file that the quantiser makes by itself: none of the report's numbers is about that one."""
-    from precision_debug.report.lead import lead_sentences
-
     bounds = () if kind else (0.3, 1.0)
     report = compared(model(tmp_path, "Relu" if kind else "Clip", bounds=bounds, body=kind, of=of), "ort_int8")
     note = next(one for one in report.target.notes if one.code.startswith("onnxruntime.left_in_float"))
@@ -187,6 +186,25 @@ def test_a_workaround_is_told_before_everything_else(kind: str, of: str, tmp_pat
         model(tmp_path, "Relu"), run_mode="ort_int8", inputs={"x": FEEDS["x"]}, explain="off"
     )
     assert "tool's own file" not in "".join(text.en for text in lead_sentences(again))
+
+
+def test_of_what_fails_who_did_it_is_told_before_the_workaround(tmp_path: Path) -> None:
+    """One channel of the input is a thousand times the others: that is the file's fault, whatever its Clip is."""
+    path = Path(model(tmp_path, "Clip", bounds=(0.25, 9.0)))
+    whole = onnx.load(path)
+    held = next(one for one in whole.graph.initializer if one.name == "w1")
+    weight = np.array(numpy_helper.to_array(held))
+    weight[:, 3] /= 1000
+    held.CopyFrom(numpy_helper.from_array(weight, "w1"))
+    onnx.save(whole, path)
+    x = FEEDS["x"].copy()
+    x[:, 3] *= 1000
+    report = precision_debug.compare(str(path), run_mode="ort_int8", inputs={"x": x})
+    assert any(note.code == "onnxruntime.left_in_float_measured" for note in report.target.notes)
+    assert report.exit_status == 1
+    said = [text.en for text in lead_sentences(report)]
+    assert "lost the precision" in said[0]
+    assert said[1].startswith("What ran is not the tool's own file")
 
 
 def test_nodes_without_names_are_kept_too(tmp_path: Path) -> None:

@@ -438,7 +438,8 @@ def test_a_set_that_one_calibration_recommends_in_vain_is_not_the_end(
     kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
     assert kept is not None
     assert kept.tried is not None
-    assert (kept.tried.state, kept.keys) == ("mended", ("y",))
+    assert kept.tried.state == "mended"
+    assert "y" in kept.keys
     assert kept.tried.after is not None
     assert kept.tried.after < 0.02
     assert kept.tried.runs == sum(ran)  # those too that are judged anew

@@ -93,7 +93,9 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
         sentences = [changed, *(text for text in sentences if text != changed)]
     if (kept := _metric_sentence(report)) is not None and not found:
         sentences.insert(0, kept)
-    sentences[:0] = _departure_sentences(report)
+    # a pass may hold of that file alone; of one that fails, who did it comes before how it was made
+    place = 1 if named and report.verdict is Verdict.FAIL else 0
+    sentences[place:place] = _departure_sentences(report)
     if report.failure:
         why = explain_reason(report.failure)
         ended = Text(f"The run ended early: {why.en}.", f"运行提前结束：{why.zh}。")
