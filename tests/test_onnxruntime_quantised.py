@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,41 +94,54 @@ def test_a_shared_bias_whose_copy_would_have_the_name_of_a_tensor(tmp_path: Path
     assert any("quantised" in str(note) for note in report.target.notes)
 
 
+@pytest.mark.parametrize("options", [
+    {}, {"calibration": "percentile"}, {"calibration": "entropy"}, {"activation_type": "float8", "weight_type": "float8"},
+    {"pre_process": True, "per_channel": True},
+], ids=str)  # fmt: skip
 def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are the float model's, whatever is excluded, so that what one set measured serves the others to the bit."""
+    """They are the float model's, whatever is excluded, so that what one set measured serves the others to the bit;
+    those of other inputs are measured anew."""
     from onnxruntime.quantization import calibrate, quantize_static
     from planted.onnx_faults import CASES
     from precision_debug_onnxruntime import OnnxRuntimeBackend
+    from precision_debug_onnxruntime.make import quantise
 
     if "calibration_cache_path" not in inspect.signature(quantize_static).parameters:
         pytest.skip("this onnxruntime keeps no ranges (1.32 does)")
     backend = OnnxRuntimeBackend()
-    model, _, feeds = next(case for case in CASES if case.name == "mask_in_int8").make(tmp_path)
+    model, _, feeds = next(case for case in CASES if case.name == "outlier_activation").make(tmp_path)
     nodes = [node.name for node in onnx.load(str(model)).graph.node if node.op_type in ("MatMul", "Gemm")]
+    folders = iter(range(100))
 
-    def ran(number: int, **options: Any) -> Any:
-        folder = tmp_path / str(number)
+    def ran(given: Any, names: tuple[str, ...]) -> Any:
+        folder = tmp_path / str(next(folders))
         folder.mkdir()
         spec = SessionSpec(
             model=ModelFiles(model_file=str(model)), mode="ort_int8", work_dir=str(folder),
-            options={"side": "target", **options},
+            options={"side": "target", "nodes_to_exclude": names, **options},
         )  # fmt: skip
-        session = backend.open(spec, [feeds])
+        session = backend.open(spec, [given])
         output = next(np.array(value) for value in session.run(feeds).values())
         session.close()
         return output
 
+    less = {name: value / 2 for name, value in feeds.items()}
     sets = ((), (nodes[0],), tuple(nodes[1:4]))
-    anew = [ran(number, nodes_to_exclude=names) for number, names in enumerate(sets)]
-    calls = []
-    plain = calibrate.MinMaxCalibrater.compute_data
-    monkeypatch.setattr(calibrate.MinMaxCalibrater, "compute_data", lambda self: calls.append(0) or plain(self))
-    for number, names in enumerate(sets):
-        once = ran(10 + number, nodes_to_exclude=names, calibrated=str(tmp_path / "calibrated"))
-        np.testing.assert_array_equal(once, anew[number])
-    assert len(calls) <= 2, "one for each form that the quantiser is given: prepared, or as it is"
+    anew = []
+    for given, names in (*((feeds, names) for names in sets), (less, ())):
+        monkeypatch.setattr(quantise, "_known", type(quantise._known)())
+        anew.append(ran(given, names))
+    module = sys.modules["onnxruntime.quantization.quantize"]  # of the same name as one of its functions
+    calls, plain = [], calibrate.create_calibrator
+    monkeypatch.setattr(quantise, "_known", type(quantise._known)())
+    monkeypatch.setattr(module, "create_calibrator", lambda *a, **k: calls.append(0) or plain(*a, **k))
+    for names, expected in zip(sets, anew, strict=False):
+        np.testing.assert_array_equal(ran(feeds, names), expected)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(ran(less, ()), anew[-1])
+    assert len(calls) == 2
 
 
 def test_what_products_around_a_concat_are_is_known_behind_the_reshapes_that_the_quantiser_puts_in(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import re
+import threading
 import traceback
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,6 @@ from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.onnx.removed_activations import find_wrongly_removed
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING, Reason, list_some
-from precision_debug.settings import get_passed
 
 from ..engine.light_imports import import_lean, import_quantisation, run_quietly
 from ..engine.remedies import PRODUCTS
@@ -188,16 +189,14 @@ def _quantise_once(
         whole = model
         named = _give_biases_names(model.proto.graph)
         path.write_bytes(model.proto.SerializeToString())
-    kept: dict[str, Reason] = {}
-    stock: float | None = None
+    known = _remember(source, change, settings, feeds, as_it_is=model is source)
+    kept, stock, measured = dict(known.removed), known.stock, False
     while True:
         excluded = {**common, "nodes_to_exclude": [*common["nodes_to_exclude"], *kept]}
         try:
             with run_quietly(folder):
                 if change == "int8":
-                    _quantise_statically(
-                        path, result, settings, excluded, feeds, _find_ranges_file(runtime, model is source)
-                    )
+                    _quantise_statically(path, result, settings, excluded, feeds, known)
                 elif change == "int8_dynamic":
                     _quantise_dynamically(path, result, excluded)
                 else:
@@ -216,12 +215,53 @@ def _quantise_once(
         wrong = find_wrongly_removed(whole, made)
         if not wrong.keys() - kept.keys():
             break
-        stock = stock if kept else _measure_error(source, result, feeds)
+        if not kept:
+            stock, measured = _measure_error(source, result, feeds), True
         kept |= wrong
+    known.removed, known.stock = kept, stock
     infer_types(made, runtime, folder)
-    ours = _measure_error(source, result, feeds) if kept else None
+    ours = _measure_error(source, result, feeds) if measured else None  # of further sets nobody reads it
     renamed = (say("biases_named", names=list_some(named)),) if named else ()
     return made, (*_iterate_left_in_float(kept, stock, ours), *renamed)
+
+
+@dataclass
+class _Known:
+    """What one quantisation of a model found that the next one, with other operators excluded, finds again.
+
+    ranges: of the float model's tensors, as ``quantize_static`` writes them; b"" before they were measured. removed,
+    stock: see ``_iterate_left_in_float``."""
+
+    ranges: bytes = b""
+    removed: Mapping[str, Reason] = field(default_factory=dict)
+    stock: float | None = None
+
+
+_MODELS = 4
+"""Models whose ``_Known`` are kept in a process: of a search it is one, as it is and folded."""
+
+_known: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _remember(source: Model, change: str, settings: _Settings, feeds: Sequence[Feeds], *, as_it_is: bool) -> _Known:
+    """Return what is known of a model with these settings and inputs, to be filled where that is nothing yet."""
+    file, held = Path(source.path).stat(), hashlib.sha256()
+    for feed in feeds if change == "int8" else ():
+        for name, value in sorted(feed.items()):
+            array = np.ascontiguousarray(value)
+            held.update(f"{name} {array.dtype} {array.shape} ".encode())
+            held.update(repr(array.tolist()).encode() if array.dtype.kind in "OUS" else array.tobytes())
+    key = (
+        str(source.path), file.st_mtime_ns, file.st_size, change, settings.opset, settings.method, settings.op_types,
+        settings.activation, settings.weight, as_it_is, held.hexdigest(),
+    )  # fmt: skip
+    with _lock:
+        found = _known.setdefault(key, _Known())
+        _known.move_to_end(key)
+        while len(_known) > _MODELS:
+            _known.popitem(last=False)
+    return found
 
 
 def _iterate_left_in_float(found: Mapping[str, Reason], stock: float | None, ours: float | None) -> Iterator[Reason]:
@@ -394,16 +434,6 @@ def _find_reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Seq
     return found
 
 
-def _find_ranges_file(runtime: Runtime, as_it_is: bool) -> Path | None:
-    """Where the ranges of a model's tensors lie that one of many sets of excluded nodes measured for the others: they
-    are the float model's. None where each is to measure them itself."""
-    folder = str(get_passed(runtime.settings, "calibrated"))
-    if not folder:
-        return None
-    Path(folder).mkdir(exist_ok=True)
-    return Path(folder, "as_it_is.json" if as_it_is else "prepared.json")
-
-
 def _list_not_finite(feeds: Sequence[Feeds]) -> list[str]:
     """Return inputs with NaN or Inf in them, of which no range can be taken."""
     arrays = [(name, np.asarray(value)) for fed in feeds for name, value in fed.items()]
@@ -412,13 +442,17 @@ def _list_not_finite(feeds: Sequence[Feeds]) -> list[str]:
 
 
 def _quantise_statically(
-    path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds],
-    ranges: Path | None,
-) -> None:  # fmt: skip
+    path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds], known: _Known
+) -> None:
+    """known: takes the ranges, and gives those that it has: they are the float model's, whatever is excluded."""
     library = import_quantisation()
     more: dict[str, Any] = {}
-    if ranges is not None and _CACHE in inspect.signature(library.quantize_static).parameters:
+    ranges = result.with_name("ranges.json")
+    ranges.unlink(missing_ok=True)
+    if _CACHE in inspect.signature(library.quantize_static).parameters:
         more[_CACHE] = str(ranges)
+        if known.ranges:
+            ranges.write_bytes(known.ranges)
 
     library.quantize_static(
         str(path),
@@ -430,6 +464,8 @@ def _quantise_statically(
         **more,
         **common,
     )
+    if ranges.exists():
+        known.ranges = ranges.read_bytes()
 
 
 def _quantise_dynamically(path: Path, result: Path, common: Mapping[str, Any]) -> None:
