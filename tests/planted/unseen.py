@@ -78,6 +78,10 @@ class Unseen:
     anyone: bool = False
 
 
+_LABELLED = {"per_channel": "true", "pre_process": "true"}
+"""What of the quantiser the labels of ``ort_int8`` are about: its guide's two steps, in place of the bare call."""
+
+
 @dataclass
 class Said:
     """What a report said of a case, and what of it is right; None: was not asked."""
@@ -98,6 +102,9 @@ def command(case: Unseen, folder: Path, outputs: Sequence[str], extra: Sequence[
     if feeds is not None:
         np.savez(folder / "in.npz", **feeds)
         words += ["--inputs", str(folder / "in.npz")]
+    labelled = _LABELLED if case.mode == "ort_int8" else {}
+    for name, value in labelled.items():
+        words += ["--option", f"{name}={value}"] if not any(name in word for word in case.options) else []
     words += [*case.options, *(word for output in outputs for word in ("--output", str(folder / output))), *extra]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stdout + done.stderr
