@@ -95,8 +95,8 @@ def test_a_shared_bias_whose_copy_would_have_the_name_of_a_tensor(tmp_path: Path
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"calibration": "percentile"}, {"calibration": "entropy"}, {"activation_type": "float8", "weight_type": "float8"},
-    {"pre_process": True, "per_channel": True},
+    {}, {"calibration": "percentile"}, {"calibration": "entropy"}, {"pre_process": True, "per_channel": True},
+    {"activation_type": "float8", "weight_type": "float8"},
 ], ids=str)  # fmt: skip
 def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
