@@ -29,6 +29,56 @@ def first(model: onnx.ModelProto, feeds: dict[str, Any], folder: Path, **setting
     return report.explanation.culprits[0], lead_sentences(report)[0].en
 
 
+@pytest.mark.parametrize("times", [20.0, 60.0, 170.0])
+def test_an_outlier_is_as_large_as_the_model_has_it(times: float, tmp_path: Path) -> None:
+    """What reads a tensor that one channel ruins in INT8 was measured on what is left of the others there: 3,609 times
+    as large as any other was said of a channel that is 1,863 times as large."""
+    pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(4)
+    re, im = random.uniform(-1, 1, (2, 64, 32)).astype(np.float32)
+    im[:, 8] = times
+    weights = {"eps": np.float32(1e-3), "w": random.standard_normal((32, 4)).astype(np.float32)}
+    weights["w"][8] = 1e-4
+    nodes = [
+        helper.make_node("Mul", ["re", "re"], ["re2"], name="re2"),
+        helper.make_node("Mul", ["im", "im"], ["im2"], name="im2"),
+        helper.make_node("Add", ["re2", "im2"], ["power"], name="power"),
+        helper.make_node("Add", ["power", "eps"], ["more"], name="more"),
+        helper.make_node("Sqrt", ["more"], ["root"], name="root"),
+        helper.make_node("MatMul", ["root", "w"], ["y"], name="y"),
+    ]
+    inputs = [onnx_models.value(name, [64, 32]) for name in ("re", "im")]
+    onnx.save(onnx_models.model(nodes, inputs, [onnx_models.value("y")], weights), tmp_path / "m.onnx")
+    report = precision_debug.compare(tmp_path / "m.onnx", run_mode="ort_int8", inputs={"re": re, "im": im})
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.name, culprit.cause, culprit.evidence["channel"]) == ("power", "outlier_channel", 8)
+    ranges = np.sort((re.astype(np.float64) ** 2 + im.astype(np.float64) ** 2).max(0))
+    assert culprit.evidence["ratio"] == pytest.approx(ranges[-1] / ranges[-2], rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "key"), [(3e-5, "lost"), (1.5e-3, "digits")])
+def test_what_becomes_0_or_loses_digits_is_counted_in_the_models_own_numbers(
+    scale: float, key: str, tmp_path: Path
+) -> None:
+    """Of a square of a number that was 0 in float16 already, the operator by itself loses nothing: 511 of 512."""
+    x = (scale * RANDOM.standard_normal((8, 64))).astype(np.float32)
+    x[0, 0] = 1e-8
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], name="square"),
+        helper.make_node("Mul", ["square", "up"], ["large"], name="large"),
+        helper.make_node("MatMul", ["large", "w"], ["y"], name="y"),
+    ]
+    weights = {"up": np.float32(6e4), "w": RANDOM.standard_normal((64, 4)).astype(np.float32)}
+    model = onnx_models.model(nodes, [onnx_models.value("x", [8, 64])], [onnx_models.value("y")], weights)
+    culprit, _ = first(model, {"x": x}, tmp_path)
+    assert (culprit.name, culprit.cause) == ("square", "underflow")
+    exact = (x * x).astype(np.float32)
+    rounded = exact.astype(np.float16)
+    count = (rounded == 0) if key == "lost" else (np.abs(exact) < 2**-14) & (rounded.astype(np.float32) != exact)
+    assert culprit.evidence[key] == int(count.sum())
+
+
 def test_a_variance_of_one_channel_that_becomes_0_is_named(tmp_path: Path) -> None:
     """Half of them would have to be below the type for their median to be; and nothing overflows inside."""
     weights = {

@@ -14,6 +14,7 @@ from approval import raises_approved
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 
+import precision_debug
 from precision_debug.errors import UsageError
 from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.testing.backend_contract import CopyingHook
@@ -215,3 +216,34 @@ def test_notes_tell_of_weights_that_do_not_fit_also_in_constant_nodes_and_bodies
     assert "inner (2)" in text
     assert "1 weight lies in" in text
     assert "w (1)" in text
+
+
+def test_what_is_put_before_a_cast_to_integers_is_rounded_as_every_other_tensor(tmp_path: Path) -> None:
+    """ONNX Runtime leaves out the cast back to float32 there, and its graph names float16: the put number was read as
+    it was, so that the decision behind it was said to turn by itself, and repairing its author to mend nothing."""
+    nodes = [
+        helper.make_node("Add", ["x", "far"], ["place"], name="place"),
+        helper.make_node("Cast", ["place"], ["at"], name="at", to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "at"], ["y"], name="y"),
+    ]
+    far, table = np.float32(3000), np.random.default_rng(0).normal(size=(4000, 4)).astype(np.float32)
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in (("far", far), ("table", table))]
+    graph = helper.make_graph(nodes, "g", [value("x", [8])], [value("y", [8, 4])], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"x": np.arange(8, dtype=np.float32)}
+    session = opened(model, "ort_fp16_sim", tmp_path, feeds)
+    exact, seen = feeds["x"] + far, {}
+
+    def put(_op: str, name: str, tensor: Any) -> Any:
+        seen[name] = np.array(tensor)
+        return exact.copy() if name == "place" else None
+
+    session.run_replacing(feeds, put)
+    np.testing.assert_array_equal(session.held("place", exact), exact.astype(np.float16))
+    np.testing.assert_array_equal(seen["at"], exact.astype(np.float16))
+    report = precision_debug.compare(tmp_path / "model.onnx", run_mode="ort_fp16_sim", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.name == "place"
+    assert (first.with_all or 0) > 0.9 > 0.01 > (first.repaired or 1)
+    session.close()

@@ -30,7 +30,7 @@ from .keep import Blocked
 from .make import build, change_model
 from .make.running_graph import infer_types
 from .make.saving import save
-from .make.simulate import is_internal, is_rounded
+from .make.simulate import behind_operator, is_internal, is_rounded
 from .model import find_run_folder, read_source
 from .modes import Recipe
 from .naming import find_holdings
@@ -134,6 +134,9 @@ def _engine_notes(recipe: Recipe, settings: Mapping[str, Any]) -> tuple[Reason, 
 
 def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
     """Say of a float32 tensor that its numbers are those of the simulated type."""
+    to = recipe.change.removesuffix("_sim")
+    if behind_operator(entry.value.node) and entry.meta.dtype == to:  # ORT names its type where the next cast reads it
+        entry = dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, dtype="float32"))
     if (
         not is_rounded(entry.value.node, entry.value.scope, blocked)
         or entry.meta.dtype != "float32"
@@ -141,7 +144,6 @@ def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
         or entry.meta.op_type == "Input"
     ):
         return entry
-    to = recipe.change.removesuffix("_sim")
     kept = entry.meta.op_type in blocked.ops or entry.meta.node in blocked.nodes
     view = f"rounded to {to}" + (BEHIND_FLOAT32 if kept or blocked.covers_scope(entry.value.scope) else "")
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view), rounds_to=to)

@@ -5,22 +5,33 @@ What each code means, the evidence that it has, and all that follows from it is 
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..numbers.arrays import as_array
 from ..numbers.born import compute_finite_l2, make_introduced_infinite
+from ..numbers.narrowing import narrow_type as dtype_of
+from ..numbers.narrowing import round_values
 from ..numbers.number_types import PRECISIONS, QUANTISED
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
-from ..records import Introduced
+from ..records import Culprit, Introduced
 from .casts import find_cast_cause
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
-from .grid import describe_outlier, find_coarse_scale, find_grid_cause, find_outlier, find_stored_cause
+from .grid import (
+    describe_outlier,
+    find_coarse_scale,
+    find_grid_cause,
+    find_outlier,
+    find_stored_cause,
+    measure_outlier_again,
+)
 from .growth import find_merged_operand
 from .introduced import Alone
 from .operator_facts import (
@@ -53,7 +64,7 @@ from .subject import Subject
 from .undo import Case, find_tiny_constant, find_wrapped_integers, measure_least_rounding
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 
-__all__ = ["find_cause"]
+__all__ = ["find_cause", "with_own_numbers"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -620,3 +631,56 @@ def find_disobeyed_request(subject: Subject, name: str) -> Evidence:
             real = running.extra.get("Real Precision", "") or "not reported"
             return {"layer": meta.node or meta.name, "asked": running.extra.get("Asked Precision", ""), "real": real}
     return {}
+
+
+# The numbers of a cause, as the model has them: an operator that ran alone was given what the target holds of its
+# inputs, and a tensor that is coarse there is another tensor. What is said of a tensor is true of the baseline's own.
+
+_TELLS_OF = {"outlier_channel": "from", "underflow": "", "overflow": ""}
+"""Causes that tell of a whole tensor, with the evidence that names it; "": the culprit's own result."""
+
+
+def with_own_numbers(subject: Subject, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """Return the culprits, with what their causes tell of a tensor measured in the baseline's own one. Takes one run of
+    it, where there is such a cause."""
+    read = {
+        place: one.evidence.get(_TELLS_OF[one.cause]) or one.name for place, one in enumerate(culprits)
+        if one.cause in _TELLS_OF and "cast" not in one.evidence
+    }  # fmt: skip
+    found = list(culprits)
+    if not read or subject.bench.on_device:
+        return tuple(found)
+    waiting = {*read.values()}
+
+    def hook(_op: str, name: str, tensor: Any, /) -> None:
+        if name not in waiting:
+            return
+        waiting.discard(name)
+        values = np.asarray(as_array(tensor, name=name))
+        for place in [place for place, one in read.items() if one == name and values.dtype.kind == "f"]:
+            evidence = _measure_again(subject, culprits[place], name, values)
+            found[place] = dataclasses.replace(culprits[place], evidence={**culprits[place].evidence, **evidence})
+
+    subject.baseline.run(subject.feeds, hook, frozenset(waiting))
+    return tuple(found)
+
+
+def _measure_again(subject: Subject, culprit: Culprit, name: str, values: Array) -> Evidence:
+    """Return what a cause tells of a tensor, by these values of it; {} where they do not show it."""
+    evidence = culprit.evidence
+    if culprit.cause == "outlier_channel":
+        return measure_outlier_again(subject, name, values, evidence)
+    if culprit.cause == "overflow":
+        count = int((np.isfinite(values) & (np.abs(values) > evidence["limit"])).sum())
+        return {"count": count} if count else {}
+    narrow = narrow_type(subject, culprit.name)
+    if narrow not in ("float16", "bfloat16"):  # of fewer bits, numbers are scaled before they are rounded
+        return {}
+    with np.errstate(all="ignore"):
+        rounded = round_values(np.ascontiguousarray(values), dtype_of(narrow))
+    if "lost" in evidence:
+        count = int(((values != 0) & (rounded == 0)).sum())
+        flushes = count < evidence["lost"] * _MOST_OF_IT  # an engine that makes 0 of more than rounding does
+        return {} if flushes else {"lost": count, "share": count / values.size}
+    low = (np.abs(values) < evidence["smallest"]) & (rounded != values)
+    return {"digits": int(low.sum()), "share": float(low.mean())} if low.any() else {}

@@ -154,6 +154,8 @@ def with_repairs(
 
         if one.at not in wholes:
             wholes[one.at] = one.with_all if one.with_all is not None else left(())
+        if (wholes[one.at] or 0.0) < HALF * sink.rel_l2:
+            continue  # a replay that does not show the error says nothing of who is behind it
         found[place] = dataclasses.replace(
             one, repaired=left({one.name}), others_repaired=effect.rel_l2, with_all=wholes[one.at]
         )

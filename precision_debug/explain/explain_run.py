@@ -27,6 +27,7 @@ from .broken_outputs import (
     find_makers_on_both_sides,
     replace_by_zeros_that_count,
 )
+from .causes import with_own_numbers
 from .confirm import confirm_culprits, find_few_that_halve, find_overlap, with_repairs, with_set_left_out
 from .criteria import HALF
 from .culprits import (
@@ -356,6 +357,7 @@ def _explain_forward(
         culprits = with_repairs(subject, alone, culprits, tried, sinks, plain, work)
         culprits = culprits or find_makers_on_both_sides(subject, partly=False)
         culprits = with_stretches(subject, alone, culprits, work)
+        culprits = with_own_numbers(subject, culprits)
         explanation = _make_explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")

@@ -32,6 +32,7 @@ __all__ = [
     "find_grid_cause",
     "find_outlier",
     "find_stored_cause",
+    "measure_outlier_again",
 ]
 
 
@@ -213,6 +214,15 @@ def _find_outliers(values: Array) -> list[Evidence]:
                 "than": say("other_channels") if alone else say("quarter_of_channels"),
             }))  # fmt: skip
     return [evidence for _, evidence in sorted(found, key=lambda pair: -pair[0])]
+
+
+def measure_outlier_again(subject: Subject, name: str, values: Array, told: Evidence) -> Evidence:
+    """Return who an outlier is, and beside what, by other values of its tensor; {} where these have none there."""
+    found = next((one for one in _find_outliers(values) if one["axis"] == told["axis"]), None)
+    if found is None or (found["channel"] != told["channel"] and "several" not in told):
+        return {}
+    constant = not (name in subject.row_of or name in subject.meta_of)
+    return {**found, "who": describe_outlier(subject, name, values, found, weight=constant)}
 
 
 _CONV = frozenset({"Conv", "conv", "MaxPool", "pool", "BatchNorm", "batch_norm", "Resize", "CONV"})

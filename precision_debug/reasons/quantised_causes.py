@@ -160,8 +160,8 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
                 "{who} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是如此",
             ),
             "several": Wording(
-                "ranges that differ {ratio} x along axis {axis} share one scale",
-                "沿轴 {axis} 相差 {ratio} 倍的数值共用一个比例",
+                "along axis {axis} all share one scale, and the largest is {ratio} x larger than {than}",
+                "沿轴 {axis} 的数值共用一个比例，其中最大者比{than}大 {ratio} 倍",
             ),
             "from": Wording(
                 "{who} of `{from}` is {ratio} x larger than {than} and takes up the quantised range",

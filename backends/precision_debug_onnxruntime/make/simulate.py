@@ -25,7 +25,7 @@ from ..reasons import say
 from .kept import separate_constants
 from .narrowing import Trouble, constant_tensor, count_trouble, trouble_notes
 
-__all__ = ["is_internal", "is_rounded", "simulate"]
+__all__ = ["behind_operator", "is_internal", "is_rounded", "simulate"]
 
 _FLOAT, _DOUBLE = 1, 11
 
@@ -93,9 +93,14 @@ def _put_numbers_inside(tensor: Any, folder: Path) -> None:
 
 def is_rounded(node: Any, scope: Scope, blocked: Blocked) -> bool:
     """Return whether what a node of the simulating graph gives is rounded: by it, or before it."""
-    if node is None or node.name.startswith(_BEHIND):
+    if node is None or behind_operator(node):
         return True
     return node.op_type in _MOVERS and not blocked.covers(node) and not blocked.covers_scope(scope)
+
+
+def behind_operator(node: Any) -> bool:
+    """Return whether a node of the simulating graph is the rounding behind an operator, which gives float32."""
+    return node is not None and node.name.startswith(_BEHIND)
 
 
 def is_internal(name: str) -> bool:
