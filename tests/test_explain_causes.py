@@ -28,6 +28,8 @@ from precision_debug.explain.introduced import (
     run_alone,
 )
 from precision_debug.explain.operator_facts import constants_of, count_terms
+from precision_debug.explain.regions import with_stretches
+from precision_debug.explain.work import Work
 from precision_debug.observe.store import Store
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
@@ -124,6 +126,45 @@ def test_a_constraint_that_was_not_obeyed_is_the_cause(product: Any) -> None:
     assert (code, evidence) == ("not_obeyed", {"layer": "node_y", "asked": "FP32", "real": "FP16"})
     obeyed = subject_of(session, x, exact, wrong, **{**told, "Obeyed": "yes"})
     assert cause(obeyed, exact, wrong)[0] != "not_obeyed"
+
+
+def test_a_stretch_is_blamed_for_what_is_rounded_inside_and_not_for_a_factor_that_no_sum_has(tmp_path: Path) -> None:
+    """An angle of 300 radians inside of four operators: "it adds up terms that nearly cancel (size 300)" was said, since
+    a constant of the stretch is 300 and its last operator adds; nothing cancels there."""
+    import ml_dtypes
+
+    g = Graph(seed=3)
+    x = g.input("x", g.random.normal(size=(32, 16)).astype(np.float32))
+    g.op("MatMul", [x, g.weight("w", g.random.normal(size=(16, 16)) / 4)], "m")
+    g.op("Mul", ["m", g.weight("far", np.float32(300))], "angle")
+    g.op("Sin", ["angle"], "sine")
+    g.op("Add", ["sine", g.weight("b", g.random.normal(size=16))], "y")
+    path = g.save(tmp_path / "m.onnx", ["y"])
+    backend = next(one for one in registry.backends() if one.name == "onnxruntime")
+    session = backend.open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_fp32"), [g.feeds])
+    given, product = g.feeds["x"], g.feeds["x"] @ g.weights["w"]
+    rounded = product.astype(ml_dtypes.bfloat16).astype(np.float32)
+    exact, wrong = (np.sin(300 * one) + g.weights["b"] for one in (product, rounded))
+    rows = [row(0, "Input", "x", given, given), row(1, "Add", "y", exact, wrong, is_output=True)]
+    targets = {"y": TensorMeta(name="y", op_type="Add", node="node_y", dtype="bfloat16")}
+    subject = Subject(
+        baseline=session, target=session, feeds={"x": given}, rows=rows, tensors=session.tensors, targets=targets,
+        precision="bfloat16",
+    )  # fmt: skip
+    code, evidence = cause(subject, exact, wrong)
+    assert code != "cancellation"
+    with Store() as one, Store() as two:
+        one.put("y", exact)
+        two.put("y", wrong)
+        alone = Alone(method="replayed", exact=one, wrong=two)
+        alone.found["y"] = measure(subject, "y", exact, wrong, "replayed")
+        plain = Culprit(name="y", node="node_y", op_types=("MatMul", "Mul", "Sin", "Add"), cause=code, evidence=evidence)
+        (culprit,) = with_stretches(subject, alone, [plain], Work(subject, "auto"))
+    assert (culprit.cause, culprit.inner, culprit.evidence["inner"]) == ("amplified", "m", "m")
+    own = np.linalg.norm(rounded - product) / np.linalg.norm(product)
+    whole = np.linalg.norm(wrong - exact) / np.linalg.norm(exact)
+    assert culprit.evidence["factor"] == pytest.approx(whole / own, rel=0.05)
+    session.close()
 
 
 def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product: Any, tmp_path: Path) -> None:

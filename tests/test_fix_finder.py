@@ -419,3 +419,23 @@ def test_beside_a_set_that_does_not_hold_stands_the_smallest_that_does() -> None
     finder.oracle.asked[several] = dataclasses.replace(finder.oracle.asked[several], gives_up=True)
     assert [kept.keys for kept in finder._to_keep(one).beside] == [tuple(f"n{number}" for number in range(8))]
     assert finder._to_keep(one).beside[0].beside == ()
+
+
+def test_a_fix_counts_the_operators_that_its_option_names(tmp_path: Path) -> None:
+    """A product with one number has its input's grid and is excluded with it: "keeping 1 of 3" stood beside two names,
+    and of the operators there that can be excluded there are five."""
+    graph = Graph(seed=4)
+    given = graph.random.uniform(-1, 1, (64, 32)).astype(np.float32)
+    given[:, 8] = 40
+    half, mix = graph.weight("half", np.float32(0.5)), graph.weight("mix", np.eye(32))
+    graph.op("MatMul", [graph.input("x", given), mix], "h")
+    graph.op("Mul", [graph.op("Mul", ["h", half], "scaled"), "scaled"], "square")
+    graph.op("Sqrt", [graph.op("Mul", ["square", half], "less")], "root")
+    last = graph.random.normal(size=(32, 4))
+    last[8] = 1e-4
+    graph.op("MatMul", ["root", graph.weight("w", last)], "y")
+    report = precision_debug.compare(graph.save(tmp_path / "m.onnx", ["y"]), run_mode="ort_int8", inputs=graph.feeds)
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.keys == tuple(kept.settings["nodes_to_exclude"]) == ("node_square", "node_less")
+    assert kept.of == 5

@@ -471,7 +471,7 @@ def _cause_in_float32(one: _Operator) -> Told | None:
 
 def _cause_in_sums(one: _Operator) -> Told | None:
     """Terms that cancel, or more of them than the type adds up well."""
-    if (inside := _subtracts_a_constant(one.subject, one.name, one.constants)) and (
+    if (inside := _subtracts_a_constant(one.subject, one.name)) and (
         told := _prove_cause(one, "cancellation", inside)
     ):
         return told
@@ -603,16 +603,19 @@ def _is_made_small_behind(subject: Subject, name: str) -> bool:
     return any(one in SUM_UP or one not in MOVE | SELECT | CANCEL for one in behind)
 
 
-def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
+def _subtracts_a_constant(subject: Subject, name: str) -> Evidence:
     """Return a sum of a tensor and a constant that nearly cancel, so that the constant's own rounding is what is left;
-    {} where they do not."""
-    types = types_of(subject, name)
+    {} where they do not. Of a stretch of operators it is the one that gives its result: what else a stretch reads, a
+    factor say, is no term of it."""
     row = subject.row_of[name]
-    if not constants or not types & (CANCEL - SUM_UP) or row.comparison is None:
+    own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
+    acting = [meta for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE | SELECT]
+    if not acting or not own or plain_type(acting[-1].op_type) not in CANCEL - SUM_UP:
         return {}
-    own = row.comparison.base.rms or 0.0
-    largest = max(float(np.max(np.abs(values))) for values in constants.values())
-    if not own or not math.isfinite(largest) or largest < NEARLY_EQUAL * own:
+    operator = subject.operators()[0].operator(acting[-1].name)
+    constants = [np.asarray(value) for value in (operator.parameters.values() if operator is not None else ())]
+    largest = max((float(np.abs(one).max()) for one in constants if one.dtype.kind == "f" and one.size), default=0.0)
+    if not math.isfinite(largest) or largest < NEARLY_EQUAL * own:
         return {}
     return {
         "amplifier": name, "amplifier_type": find_acting_type(subject, name), "factor": largest / own,

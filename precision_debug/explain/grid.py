@@ -111,7 +111,7 @@ def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[
              **one} for one in found
         ]  # fmt: skip
         yield "outlier_channel", ways
-        yield "outlier_channel", [{**ways[0], "several": ways[0]["axis"]}]
+        yield "outlier_channel", [{**ways[0], "several": where or case.name}]
 
 
 def _find_saturation(exact: Array, wrong: Array) -> Evidence:

@@ -260,7 +260,11 @@ def with_stretches(
         if len(region) > 1 and culprit.name in alone.found:
             inside = tuple(meta.name for meta in operators_of(subject, culprit.name))
             told = _blame_inner_overflow(subject, culprit) if place < _FIRST else culprit
-            inner, part = _find_inner_author(subject, alone, culprit.name, work) if place < _FIRST else ("", None)
+            inner, part, times = (
+                _find_inner_author(subject, alone, culprit.name, work) if place < _FIRST else ("", None, 0.0)
+            )
+            if inner and times >= NEARLY_EQUAL and culprit.cause in _SAID_OF_ONE:
+                told = dataclasses.replace(told, cause="amplified", evidence={"inner": inner, "factor": times})
             found.append(dataclasses.replace(told, inside=inside, inner=told.inner or inner, inner_part=part))
         else:
             found.append(culprit)
@@ -279,9 +283,16 @@ def _blame_inner_overflow(subject: Subject, culprit: Culprit) -> Culprit:
     return dataclasses.replace(culprit, cause="overflow", evidence=told, confidence="ranked", keep=keep, inner=inner)
 
 
-def _find_inner_author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str, float | None]:
-    """Return the tensor inside whose rounding alone makes most of the error of the whole stretch, and how much of
-    it."""
+_SAID_OF_ONE = frozenset({"long_reduction", "coarse", "unfound"})
+"""What is said of one operator's sizes alone: of a stretch, that the rounding of one tensor inside was run and makes
+the error comes before it."""
+
+
+def _find_inner_author(
+    subject: Subject, alone: Alone, name: str, work: Work
+) -> tuple[str, float | None, float]:  # fmt: skip
+    """Return the tensor inside whose rounding alone makes most of the error of the whole stretch, how much of it, and
+    how many times larger that is than the rounding."""
     held = subject.narrow_type
     own = alone.found[name]
     whole = float(own.flips) if own.flips else own.rel_l2
@@ -293,24 +304,29 @@ def _find_inner_author(subject: Subject, alone: Alone, name: str, work: Work) ->
         dtype = narrow_type(held)
         narrow = lambda array: round_values(np.ascontiguousarray(array), dtype)  # noqa: E731
     else:
-        return "", None
+        return "", None, 0.0
     if whole is None or not 0 < whole < math.inf or own.born_nan or own.born_inf:
-        return "", None
+        return "", None, 0.0
     try:
         exact = run_rounded(subject, name, "", narrow).get(name)
-        parts = {}
+        parts, rounding = {}, {}
         for source in computing[-count_affordable_runs(subject) :] if exact is not None else ():
             work.go_on()
-            got = run_rounded(subject, name, source, narrow).get(name)
+            got = run_rounded(subject, name, source, narrow, rounding).get(name)
             parts[source] = 0.0 if got is None else measure_distance(exact, got, flips=bool(own.flips)) / whole
     except PrecisionDebugError:
-        return "", None
+        return "", None, 0.0
     most = max(parts, key=lambda one: parts[one], default="")
-    return (most, parts[most]) if most and most != name and parts[most] >= _HALF else ("", None)
+    if not most or most == name or parts[most] < _HALF:
+        return "", None, 0.0
+    return most, parts[most], 0.0 if own.flips or not rounding.get(most) else parts[most] * whole / rounding[most]
 
 
-def run_rounded(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dict[str, Any]:
-    """Return the end of a stretch, in a run of the baseline in which one tensor inside is rounded."""
+def run_rounded(
+    subject: Subject, name: str, rounds: str, narrow: Narrow, off: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """Return the end of a stretch, in a run of the baseline in which one tensor inside is rounded. off: takes by how
+    much that tensor is off by its rounding."""
     seen: dict[str, Any] = {}
 
     def replace(_op: str, one: str, value: Any) -> Any:
@@ -319,7 +335,10 @@ def run_rounded(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dic
             seen[name] = np.array(array)
         if one != rounds or array.dtype.kind != "f":
             return None
-        return subject.bench.with_error(value, array, narrow(array))
+        rounded = narrow(array)
+        if off is not None:
+            off[rounds] = measure_distance(array, rounded, flips=False)
+        return subject.bench.with_error(value, array, rounded)
 
     subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), {name, rounds} - {""})
     return seen

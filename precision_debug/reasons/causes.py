@@ -372,11 +372,15 @@ CAUSES: Mapping[str, Cause] = {
                 "its constant {weight} was rounded to {held} (off by {off}), amplified {factor} x by {amplifier_type}"
                 " `{amplifier}`",
                 "其常量 {weight} 被舍入为 {held}（相差 {off}），又被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
-            )
+            ),
+            "inner": Wording(
+                "ordinary rounding of `{inner}` inside it, amplified {factor} x by what follows there",
+                "其中 `{inner}` 的普通舍入误差，被其后的运算放大 {factor} 倍",
+            ),
         },
         evidence={
             "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "weight": _TEXT, "held": _TEXT,
-            "off": _FIGURE, "broken": _COUNT,
+            "off": _FIGURE, "broken": _COUNT, "inner": _TEXT,
         },
         unproven=True,
     ),

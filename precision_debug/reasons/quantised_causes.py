@@ -160,8 +160,8 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
                 "{who} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是如此",
             ),
             "several": Wording(
-                "along axis {axis} all share one scale, and the largest is {ratio} x larger than {than}",
-                "沿轴 {axis} 的数值共用一个比例，其中最大者比{than}大 {ratio} 倍",
+                "along axis {axis} of `{several}` all share one scale, and the largest is {ratio} x larger than {than}",
+                "`{several}` 沿轴 {axis} 的数值共用一个比例，其中最大者比{than}大 {ratio} 倍",
             ),
             "from": Wording(
                 "{who} of `{from}` is {ratio} x larger than {than} and takes up the quantised range",
@@ -169,7 +169,7 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             ),
         },
         evidence={
-            "from": _TEXT, "who": _WORD, "several": Kind.ANY, "channel": _COUNT, "axis": _COUNT,
+            "from": _TEXT, "who": _WORD, "several": _TEXT, "channel": _COUNT, "axis": _COUNT,
             "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
         },
         unproven=True,

@@ -312,7 +312,8 @@ class FixFinder:
         """Return a set as it is told of."""
         if self.trials.calibrates:  # what is told was run as it would be pasted
             found = self.trials.run(found.kept, self.samples[:1], timed=False)
-        return TradePoint(what="curve", kept=len(kept), error=found.error, passes=found.passes)
+        named = len(self.keepable.named(found.kept))
+        return TradePoint(what="curve", kept=named, error=found.error, passes=found.passes)
 
     @property
     def _each(self) -> bool:
@@ -368,14 +369,13 @@ class FixFinder:
         whole = judged.found if judged is not None else None
         least = min((found.size for kept, found in self.seen.items() if kept != every), default=math.inf)
         return ToKeep(
-            unit=self.keepable.keep.unit, of=self.keepable.units.operators,
+            unit=self.keepable.keep.unit, of=len(self.keepable.every),
             tried=TriedFix(
                 state="none", before=finite_or_none(self.rule.before[0]), after=finite_or_none(least),
-                allowed=self.rule.allowed,
-                was=self.rule.was, runs=self.ran, whole=whole.error if whole is not None else None,
+                allowed=self.rule.allowed, was=self.rule.was, runs=self.ran, trade=trade, each=self._each,
+                whole=whole.error if whole is not None else None,
                 whole_still=whole.executed if whole is not None else None,
-                whole_ran=whole is not None and bool(whole.errors), each=self._each, trade=trade,
-                stopped=self.patience if self.stopped else None,
+                whole_ran=whole is not None and bool(whole.errors), stopped=self.patience if self.stopped else None,
             ),
         )  # fmt: skip
 

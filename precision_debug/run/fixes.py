@@ -199,5 +199,5 @@ def _count_affordable_sets(
 
 
 def _note_untried(found: Keepable, why: Any) -> ToKeep:
-    return ToKeep(unit=found.keep.unit, of=len(found.units), tried=TriedFix(state="not tried", why=why))
+    return ToKeep(unit=found.keep.unit, of=len(found.every), tried=TriedFix(state="not tried", why=why))
 

@@ -102,15 +102,29 @@ class Keepable:
     def typed(self, keys: Sequence[str]) -> ToKeep:
         """As a user types it; it is not run yet."""
         settings = dict(self.keep.options(keys))
-        operators = tuple(key for key in keys if not is_switch(key))
+        operators = self.named(keys)
         option = format_settings(self.target.settings, settings)
         return ToKeep(
             option=option, settings=settings,
             replaced=tuple(name for name in settings if name in self.target.spec.options),
             unit=self.keep.unit if operators else ENGINE_OPTION, keys=operators or (option,),
             switched=tuple(key for key in keys if is_switch(key)) if operators else (),
-            of=len({unit.key for unit in self.units.units[: self.units.operators]}.union(operators)),
+            of=len({*self.every, *operators}),
         )  # fmt: skip
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All that can be kept, as ``named`` has it."""
+        return self.named([unit.key for unit in self.units.units[: self.units.operators]])
+
+    def named(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the operators that stay in higher precision with these units: what the setting lists for them where
+        that is more, as of a quantiser that has to be told of those that hand on a kept one's grid as well."""
+        operators = tuple(dict.fromkeys(key for key in keys if not is_switch(key)))
+        own = {one for value in self.keep.options(()).values() if isinstance(value, tuple) for one in value}
+        listed = [value for value in self.keep.options(keys).values() if isinstance(value, tuple)]
+        more = tuple(one for value in listed for one in value if one not in own or one in operators)
+        return more if len(listed) == 1 and {*operators} <= {*more} else operators
 
 
 def format_settings(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
