@@ -57,6 +57,30 @@ def test_an_outlier_is_as_large_as_the_model_has_it(times: float, tmp_path: Path
     assert culprit.evidence["ratio"] == pytest.approx(ranges[-1] / ranges[-2], rel=1e-3)
 
 
+@pytest.mark.parametrize("mask", [-1e4, -60000.0, -3.4e38])
+def test_a_softmax_does_not_amplify_what_a_mask_beside_it_made_look_small(mask: float, tmp_path: Path) -> None:
+    """An error of the scores is nothing beside a mask of -60000 that is added to them, and as large as before in what
+    the softmax gives: "amplified 3237 x by Softmax" was said, and of a mask of -3.4e38 5e37 x."""
+    random = np.random.default_rng(6)
+    weights = {
+        "far": np.float32(300), "w": (random.standard_normal((16, 16)) / 4).astype(np.float32),
+        "mask": np.triu(np.full((16, 16), mask, np.float32), 1),
+        "v": random.standard_normal((16, 8)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="m"),
+        helper.make_node("Add", ["m", "far"], ["late"], name="late"),
+        helper.make_node("Sub", ["late", "far"], ["back"], name="back"),
+        helper.make_node("Add", ["back", "mask"], ["masked"], name="masked"),
+        helper.make_node("Softmax", ["masked"], ["p"], name="p", axis=-1),
+        helper.make_node("MatMul", ["p", "v"], ["y"], name="y"),
+    ]
+    model = onnx_models.model(nodes, [onnx_models.value("x", [8, 16, 16])], [onnx_models.value("y")], weights)
+    culprit, _ = first(model, {"x": random.standard_normal((8, 16, 16)).astype(np.float32)}, tmp_path)
+    assert (culprit.name, culprit.evidence["amplifier"]) == ("late", "back")
+    assert culprit.evidence["factor"] < 1000
+
+
 @pytest.mark.parametrize(("scale", "key"), [(3e-5, "lost"), (1.5e-3, "digits")])
 def test_what_becomes_0_or_loses_digits_is_counted_in_the_models_own_numbers(
     scale: float, key: str, tmp_path: Path
@@ -155,7 +179,7 @@ def test_what_makes_an_error_smaller_does_not_amplify_it(given: float, error: fl
     def row(value: float) -> Any:
         return SimpleNamespace(comparison=None, relative_l2=value)
 
-    subject: Any = SimpleNamespace(sources=lambda _: ("x",), row_of={"x": row(given), "y": row(error)})
+    subject: Any = SimpleNamespace(sources=lambda _: ("x",), row_of={"x": row(given), "y": row(error)}, region_of={})
     assert causes._enlarges(subject, "x", "y") is enlarges
 
 
@@ -165,6 +189,7 @@ def test_many_small_steps_amplify_between_them() -> None:
     subject: Any = SimpleNamespace(
         sources=lambda _: ("before",),
         row_of={name: SimpleNamespace(comparison=None, relative_l2=value) for name, value in rows.items()},
+        region_of={},
     )
     assert causes._measure_factor(subject, "decay", "last") == pytest.approx(360)
     assert causes._enlarges(subject, "decay", "last")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -482,6 +482,8 @@ def test_a_stretch_of_the_whole_model_is_nobody(seen: Any, out: float, units: fl
 
 class _Moved:
     """A product, what a Transpose shows of it with a larger error, and what is computed of that."""
+
+    region_of: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
         errors = {"product": 0.01, "moved": 0.5, "bent": 0.5}

@@ -39,8 +39,10 @@ from .operator_facts import (
     constants_of,
     count_terms,
     describe_born,
+    ends_in_sum,
     error_share,
     find_acting_type,
+    find_inherited_error,
     find_largest_input,
     find_weights_in_few_bits,
     is_finer,
@@ -194,9 +196,7 @@ def _measure_factor(subject: Subject, name: str, amplifier: str) -> float:
     """Return how much larger the error is behind the amplifier than in what it reads; where that is next to nothing,
     than at the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
     error = compute_finite_l2(subject.row_of[amplifier]) or 0.0
-    inherited = max(
-        (compute_finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0
-    )
+    inherited = find_inherited_error(subject, amplifier, name)
     step = error / inherited if inherited else math.inf
     own = compute_finite_l2(subject.row_of[name]) or 0.0
     return step if step >= _LEAST_FACTOR or not own else error / own
@@ -521,9 +521,10 @@ def _cause_amplified(subject: Subject, name: str, amplifier: str, broken: Eviden
     if broken:
         return "amplified", {**evidence, **broken}
     # what is subtracted inside may be made as large again by what comes behind it, a factor say
-    if inside := subtracts_inside(subject, amplifier, 0.5 * factor):
+    seen = ends_in_sum(subject, amplifier)
+    if inside := subtracts_inside(subject, amplifier, (0.5 if seen else 0.25) * factor):
         return "cancellation", inside
-    if types_of(subject, amplifier) & CANCEL and row.comparison is not None:
+    if seen and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]
         largest = max((numbers.base.rms or 0.0 for numbers in sizes if numbers is not None), default=0.0)
         own = row.comparison.base.rms or 0.0

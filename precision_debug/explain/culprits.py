@@ -17,7 +17,7 @@ from .effects import Sink
 from .files import find_file_difference
 from .grid import find_outlier
 from .introduced import MASK, Alone, may_be_handed_nan
-from .operator_facts import is_quantised, narrow_type, operators_of
+from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
 from .operators import BODIES, MOVE, SELECT, plain_type
 from .subject import Subject
 from .units import BEYOND, LOOK, MOST, is_suspicious, largest_of, smallest_of
@@ -523,7 +523,8 @@ def _find_amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str
     after = subject.descendants(author)
     # what a loop's body hands to the loop's output is not an edge that is listed: then any operator behind the author
     on_the_way = after & ({at} | subject.ancestors(at))
-    return find_largest_growth(subject, alone, on_the_way) or find_largest_growth(subject, alone, after)
+    first = find_largest_growth(subject, alone, on_the_way, author)
+    return first or find_largest_growth(subject, alone, after, author)
 
 
 def _breaks(subject: Subject, author: str, effect: Effect) -> str:
@@ -547,12 +548,12 @@ def _find_largest_enlarger(subject: Subject, author: str, shown: str) -> str:
     """Return who makes most of an error between its author and where it shows, passed over for that before; else
     that."""
     between = subject.descendants(author) & subject.ancestors(shown)
-    grown = {name: _growth_of(subject, name) for name in between if not subject.moves_on(name)}
+    grown = {name: _growth_of(subject, name, author) for name in between if not subject.moves_on(name)}
     most = max((one for one in grown.values() if math.isfinite(one)), default=0.0)
-    return next((name for name, one in grown.items() if one == most > _growth_of(subject, shown)), shown)
+    return next((name for name, one in grown.items() if one == most > _growth_of(subject, shown, author)), shown)
 
 
-def find_largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
+def find_largest_growth(subject: Subject, alone: Alone, among: Collection[str], author: str = "") -> str:
     """Return the first operator, in execution order, that makes nearly as much of it as any: what comes behind
     amplifies what another author has added."""
     grown: dict[str, float] = {}
@@ -562,15 +563,15 @@ def find_largest_growth(subject: Subject, alone: Alone, among: Collection[str]) 
         lost_itself = own is not None and own.rel_l2 is not None and error is not None and own.rel_l2 > 0.3 * error
         if not error or lost_itself:
             continue
-        grown[name] = _growth_of(subject, name)
+        grown[name] = _growth_of(subject, name, author)
     most = max(grown.values(), default=0.0)
     near = [name for name, growth in grown.items() if growth > SEVERAL and growth >= most / SEVERAL]
     return min(near, key=lambda name: subject.order[name], default="")
 
 
-def _growth_of(subject: Subject, name: str) -> float:
+def _growth_of(subject: Subject, name: str, author: str = "") -> float:
     """Return how many times a tensor's error is the largest one of what it is made of."""
-    inherited = max((compute_finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
+    inherited = find_inherited_error(subject, name, author)
     error = compute_finite_l2(subject.row_of[name]) or 0.0
     return math.inf if inherited == 0 else error / inherited
 

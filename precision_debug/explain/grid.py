@@ -216,7 +216,7 @@ def _find_outliers(values: Array) -> list[Evidence]:
     return [evidence for _, evidence in sorted(found, key=lambda pair: -pair[0])]
 
 
-def measure_outlier_again(subject: Subject, name: str, values: Array, told: Evidence) -> Evidence:
+def measure_outlier_again(subject: Subject, name: str, values: Array, told: Mapping[str, Any]) -> Evidence:
     """Return who an outlier is, and beside what, by other values of its tensor; {} where these have none there."""
     found = next((one for one in _find_outliers(values) if one["axis"] == told["axis"]), None)
     if found is None or (found["channel"] != told["channel"] and "several" not in told):

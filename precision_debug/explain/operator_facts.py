@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.born import compute_finite_l2
 from ..records import TensorMeta
-from .operators import CANCEL, MOVE, plain_type
+from .operators import CANCEL, MOVE, SELECT, SUM_UP, plain_type
 from .subject import Subject
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "constants_of",
     "count_terms",
     "describe_born",
+    "ends_in_sum",
     "error_share",
     "find_acting_type",
+    "find_inherited_error",
     "find_largest_input",
     "find_weights_in_few_bits",
     "is_finer",
@@ -65,11 +68,51 @@ def operators_of(subject: Subject, name: str) -> tuple[TensorMeta, ...]:
 
 
 def find_acting_type(subject: Subject, name: str) -> str:
-    """Return the operator of a region that computes: what only moves its result about may stand last."""
+    """Return the operator of a region that gives its result, what only moves that about, or chooses among it, left out;
+    where others compute before one that is no sum, all of few."""
     types = [meta.op_type for meta in subject.region_of.get(name, ())] or [subject.row_of[name].op_type]
-    summing = [one for one in types if plain_type(one) in CANCEL]
-    computing = [one for one in types if plain_type(one) not in MOVE]
-    return (summing or computing or types)[-1]
+    computing = [one for one in types if plain_type(one) not in MOVE] or types
+    acting = [one for one in computing if plain_type(one) not in SELECT] or computing
+    few = 1 < len(computing) <= _FEW_TYPES and plain_type(acting[-1]) not in CANCEL
+    return "+".join(computing) if few else acting[-1]
+
+
+_FEW_TYPES = 3
+"""Operators of a region that are named together."""
+
+
+def ends_in_sum(subject: Subject, name: str) -> bool:
+    """Return whether a region's result is that of a sum or a difference, as far as it is computed: no size of such a
+    result says what was added inside, before a norm say."""
+    types = [plain_type(meta.op_type) for meta in subject.region_of.get(name, ())]
+    return next((one for one in reversed(types) if one not in MOVE | SELECT), "") in CANCEL
+
+
+def find_inherited_error(subject: Subject, name: str, author: str = "") -> float:
+    """Return the largest relative error of what an operator reads; where most of that is an offset or a mask that was
+    added, also of what it was added to: beside large numbers an error looks small, and is as large again behind them.
+
+    author: whose own error is asked about, and not what came before it."""
+    most, waiting, seen = 0.0, [*subject.sources(name)], set[str]()
+    while waiting:
+        source = waiting.pop()
+        row = subject.row_of.get(source)
+        if row is None or source in seen:
+            continue
+        seen.add(source)
+        most = max(most, compute_finite_l2(row) or 0.0)
+        types = {plain_type(meta.op_type) for meta in subject.region_of.get(source, ())}
+        size = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
+        passes = source != author and bool(types) and types <= (CANCEL - SUM_UP) | SELECT | MOVE
+        for one in subject.sources(source) if passes else ():
+            read = subject.row_of[one].comparison if one in subject.row_of else None
+            if types <= MOVE or (read is not None and _DROWNS * (read.base.rms or 0.0) < size):
+                waiting.append(one)
+    return most
+
+
+_DROWNS = 8.0
+"""Times that a sum is larger than one of its terms from which on that one is a small part of it."""
 
 
 def find_largest_input(subject: Subject, name: str) -> float:

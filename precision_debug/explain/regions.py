@@ -13,6 +13,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..numbers.narrowing import narrow_type, round_values
 from ..numbers.narrowing import narrow_type as dtype_of
+from ..reasons.causes import CAUSES
 from ..records import Culprit
 from .introduced import MASK, Alone
 from .operator_facts import constants_of, is_quantised, operators_of
@@ -263,7 +264,8 @@ def with_stretches(
             inner, part, times = (
                 _find_inner_author(subject, alone, culprit.name, work) if place < _FIRST else ("", None, 0.0)
             )
-            if inner and times >= NEARLY_EQUAL and culprit.cause in _SAID_OF_ONE:
+            told_by_sizes = CAUSES[culprit.cause].unproven and not {"left", "amplifier"} & culprit.evidence.keys()
+            if inner and times >= NEARLY_EQUAL and told_by_sizes:  # what was run comes before what is likely
                 told = dataclasses.replace(told, cause="amplified", evidence={"inner": inner, "factor": times})
             found.append(dataclasses.replace(told, inside=inside, inner=told.inner or inner, inner_part=part))
         else:
@@ -281,11 +283,6 @@ def _blame_inner_overflow(subject: Subject, culprit: Culprit) -> Culprit:
     inner = first if first != culprit.name else ""
     told = {**evidence, "inner": inner} if inner else evidence
     return dataclasses.replace(culprit, cause="overflow", evidence=told, confidence="ranked", keep=keep, inner=inner)
-
-
-_SAID_OF_ONE = frozenset({"long_reduction", "coarse", "unfound"})
-"""What is said of one operator's sizes alone: of a stretch, that the rounding of one tensor inside was run and makes
-the error comes before it."""
 
 
 def _find_inner_author(
@@ -309,7 +306,7 @@ def _find_inner_author(
         return "", None, 0.0
     try:
         exact = run_rounded(subject, name, "", narrow).get(name)
-        parts, rounding = {}, {}
+        parts, rounding = dict[str, float](), dict[str, float]()
         for source in computing[-count_affordable_runs(subject) :] if exact is not None else ():
             work.go_on()
             got = run_rounded(subject, name, source, narrow, rounding).get(name)

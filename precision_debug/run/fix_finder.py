@@ -306,9 +306,9 @@ class FixFinder:
         """Of the smaller sets that were run, those with the least error of their size and below."""
         ran = self.seen
         smaller = {one: found.size for one, found in ran.items() if len(one) < of}
-        return tuple(self.point(one, ran[one]) for one in list_unbettered(smaller, self.rule.before[0])[-_TOLD:])
+        return tuple(self.point(ran[one]) for one in list_unbettered(smaller, self.rule.before[0])[-_TOLD:])
 
-    def point(self, kept: Kept, found: Evaluation) -> TradePoint:
+    def point(self, found: Evaluation) -> TradePoint:
         """Return a set as it is told of."""
         if self.trials.calibrates:  # what is told was run as it would be pasted
             found = self.trials.run(found.kept, self.samples[:1], timed=False)

@@ -23,7 +23,7 @@ __all__ = ["add_repaired_culprit", "note_kept_in_vain", "withdraw_culprits"]
 
 def note_kept_in_vain(
     found: ToKeep, seen: Mapping[Kept, Evaluation], culprits: Kept, before: float, was: Executed | None,
-    point: Callable[[Kept, Evaluation], TradePoint],
+    point: Callable[[Evaluation], TradePoint],
 ) -> ToKeep:  # fmt: skip
     """With what came of keeping all of the culprits, where that did nothing although keeping more did something.
 
@@ -41,7 +41,7 @@ def note_kept_in_vain(
         return found
     if was is None or any(one.executed is None or one.executed.low >= was.low for _, one in sets):
         return found  # the engine did not keep them, or does not tell
-    told = point(*min(sets, key=lambda pair: pair[1].error or 0.0))
+    told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
     if told.error is None or LITTLE * told.error < before:
         return found
     return replace(found, tried=replace(tried, in_vain=told))
