@@ -51,11 +51,12 @@ _REGION = 8
 
 
 def list_kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
-    """Return the tensors to keep in higher precision so that a fix of ``keep`` holds. These are the tensors themselves,
-    what is fused into them, what lies between a culprit and its amplifier, and behind them each operator that only
-    moves their numbers, is beyond the type as they are, or chooses among them for another amplifier.
+    """Return the tensors to keep in higher precision so that a fix of ``keep`` holds.
 
-    What reads the last of them is kept as well by whoever follows the advice: it is what brings the numbers back.
+    These are the tensors themselves, what is fused into them, and what lies between a culprit and its amplifier. Behind
+    them come the operators that only move their numbers, that are beyond the type as well, or that choose among them
+    for another amplifier. Who follows the advice also keeps what reads the last of them, because that brings the
+    numbers back.
     """
     between = _list_carriers_between(subject, keep[0], amplifier) if amplifier else []
     whole = (keep[0], *between, *keep[1:])

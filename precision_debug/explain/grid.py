@@ -600,8 +600,11 @@ def as_one_outlier(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any], work: Work,
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """Return the culprits, worst first, those of one outlier channel as the worst of them, with the others in its
-    evidence and the share of all of them, which takes a run of the baseline for each such group. Raises work.Ended."""
+    """Return the culprits, worst first, with one in place of all those that one outlier channel makes.
+
+    It is the worst of them, has the others in its evidence, and the share of all of them, which takes a run of the
+    baseline for each such group. Raises work.Ended.
+    """
     found: list[Culprit] = []
     waiting = list(culprits)
     while waiting:

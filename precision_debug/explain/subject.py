@@ -250,9 +250,9 @@ class Subject:
     def typical_unit(self) -> float:
         """The unit of rounding that is typical of the target's tensors.
 
-        The arithmetic of the tensors decides, on both sides: what both hold as the same integers is no rounding (they
-        must agree to that of the accumulator), what both hold in one narrow type is rounded by either in its own order,
-        and of a target of integers the integers count, whatever narrow floats there are beside them.
+        The tensors' types decide, on both sides. Integers that both hold are not rounded (they must agree to the
+        accumulator's rounding). A narrow type that both hold is rounded by each in its own order. Of a target that
+        holds integers only these count, whatever narrow floats there are beside them.
         """
         rows = [row for row in self.rows if row.comparison is not None and not self.whole_in_both(row)]
         whole = [row for row in rows if self.whole_steps(row.name)]

@@ -38,9 +38,9 @@ class Standard:
 def check_by_standard(model: Model, folder: Path) -> Standard:
     """Check a file as onnx's own checker does, its types and shapes too.
 
-    What it refuses of the form alone (operators in another order than they run in, an output without a shape, a graph
-    without a name), which engines take, is told and mended in a copy, so that it hides nothing else. folder: an
-    existing one for that copy.
+    Some of what it refuses is a matter of form that engines take: operators in another order than they run in, an
+    output without a shape, a graph without a name. That is told, and mended in a copy, so that it hides nothing else.
+    folder: an existing one for that copy.
     """
     import onnx
 

@@ -36,9 +36,14 @@ _COUNTERS = "num_batches_tracked"
 class Weight:
     """One parameter or buffer of the model.
 
-    state: "equal", "transposed" (equal with its axes turned, under any name), "rounded" (equal in the file's lower
-    precision), "joined" (a part of a larger one), "folded" (with a batch norm of the model, recomputed), "differs" (the
-    name is there and holds something else), or "absent" (neither its name nor its values are in the file).
+    state: one of
+        "equal"
+        "transposed"  equal with its axes turned, under any name
+        "rounded"     equal in the file's lower precision
+        "joined"      a part of a larger one
+        "folded"      with a batch norm of the model, recomputed
+        "differs"     the name is there and holds something else
+        "absent"      neither its name nor its values are in the file
     distance: relative L2 from the model's, where both are. said: how it differs.
     """
 

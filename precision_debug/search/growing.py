@@ -1,8 +1,8 @@
 """Sets of kept operators that grow along the data, for engines that fuse operators: few of them, each worth a build.
 
-Inside a region a precision counts only together with what lies around it. An overflow in a residual stream was not
-mended by the adds that it goes through, nor by all that writes to or reads from them, but by the adds with the norms
-between (TensorRT 8.6: NaN, NaN, 0.00044). So the predicted set comes first, then the stream as one unit, then the
+Inside a region a precision counts only together with what lies around it. Seen in TensorRT 8.6, of an overflow in a
+residual stream: keeping the adds that it goes through left NaN, so did all that writes to or reads from them, and the
+adds with the norms between them left 0.00044. So the predicted set comes first, then the stream as one unit, then the
 blocks around it, then everything from the culprit to the outputs; of the first that holds, halves.
 """
 

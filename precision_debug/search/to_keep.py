@@ -19,9 +19,11 @@ ENGINE_OPTION, UNCOMPILED = "engine option", "uncompiled module"
 class TriedFix:
     """What came of running the target with something kept.
 
-    state: "mended" (every output is as expected of the mode, or within the tolerance), "lessened" (the error is less
-    than half of what it was, and still above that), "none" (nothing that was run did so and left something in the low
-    precision) or "not tried" (``why`` says why; nothing was run).
+    state: one of
+        "mended"     every output is as expected of the mode, or within the tolerance
+        "lessened"   the error is less than half of what it was, and still above that
+        "none"       nothing that was run did so and left something in the low precision
+        "not tried"  nothing was run; ``why`` says why
     before, after: relative L2 error of the worst output, None where it is NaN, Inf or not known; after, in "none": the
     least that was seen. allowed: the error up to which it is as expected. was, still: in which precision the operators
     ran with nothing kept, and with these; None: the engine does not tell. runs: sets that were run.

@@ -30,10 +30,13 @@ _DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
 
 @dataclass(frozen=True, kw_only=True)
 class Tap:
-    """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate"), or that
-    ONNX Runtime is about to let go of the tensor of another tap ("return"), or that the engine's own memory of a
-    tensor, which another tap has shown in another form, can be written to ("write"), or that what goes on in place of
-    a tensor is asked for ("put").
+    """What one tap means: a tensor (entry), or one of these events.
+
+    "enter"    a loop begins
+    "iterate"  a loop's body begins
+    "return"   ONNX Runtime is about to let go of the tensor of another tap
+    "write"    the engine's own memory of a tensor, which another tap has shown in another form, can be written to
+    "put"      the engine asks for what goes on in place of a tensor
 
     loop: the key of the loop's body. lent: the place of the other tap.
     """

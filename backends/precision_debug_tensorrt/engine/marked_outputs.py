@@ -1,9 +1,9 @@
 """Intermediate tensors as further outputs of rebuilt engines: every TensorRT can, and it disturbs the fusion.
 
-A tensor that TensorRT refuses by name is left out. Where it finds no implementation for what marks have cut a region
-into, only the cuts between the region's blocks are marked, then one tensor inside each block, as far as the number of
-builds goes: halving the marks until it builds took a 12-layer encoder five times its real build, for a seventh of the
-rows (8.6 on an H100).
+A tensor that TensorRT refuses by name is left out. Marks cut a region into parts, and it may find no implementation of
+those: then only the cuts between the region's blocks are marked, and after that one tensor inside each block, as far as
+the number of builds goes. Halving the marks until it builds is no way: it took a 12-layer encoder five times its real
+build, for a seventh of the rows (8.6 on an H100).
 """
 
 from __future__ import annotations

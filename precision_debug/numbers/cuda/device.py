@@ -1,13 +1,18 @@
 """Compares two arrays of one CUDA device by the driver alone; the numbers are those of ``numbers.compare``.
 
-Float16, bfloat16 and float32 pairs are scanned in float32: errors are float32's before they are summed, sums are
-within 4e-6 of the sum of magnitudes (up to 64 elements are added up in float32, usually to 1e-7), the largest errors,
-the count of mismatches and the first of them are float64's, the required tolerances are rounded up by a few 1e-7 (of
-the largest error), an element is counted among those above 1 % by float32's product, and the cosine distance is within
-4e-7 of the norms' difference. Where the scan meets a NaN, an infinity, values whose squares leave float32, or norms
-more than a factor of 2 apart, the device itself reads both once more in float64, as it does for every other pair of
-types, and for memory that is not aligned to 16 bytes; nobody needs the tensors again for it. Of float64 where sums
-overflow, of 64-bit integers beyond 2^52, and of other types the host does it from copies.
+Float16, bfloat16 and float32 pairs are scanned in float32. How exact the numbers are then:
+
+- The largest errors, the count of mismatches and the first of them are float64's.
+- An element's error is float32's. Sums are within 4e-6 of the sum of magnitudes, because up to 64 elements are added
+  up in float32 (usually they are within 1e-7).
+- The required tolerances are rounded up by a few 1e-7 of the largest error.
+- Whether an element is among those above 1 % is decided by float32's product.
+- The cosine distance is within 4e-7 of the norms' difference.
+
+The device reads both once more in float64 where the scan meets a NaN, an infinity, values whose squares leave float32,
+or norms more than a factor of 2 apart. It does so at once for every other pair of types, and for memory that is not
+aligned to 16 bytes. Nobody needs the tensors again for it. The host works on copies for float64 whose sums overflow,
+for 64-bit integers beyond 2^52, and for all other types.
 
 Quantiles are exact below 65536 elements (of errors rounded to float32, unless a type is wider); above, they are read
 from the same histogram as the host's (``numbers.histogram``), of 262144 elements in runs of 32, spread over the tensor.

@@ -1,9 +1,9 @@
 """precision_debug check M [M2]: faults that the file, or two files together, prove without a run.
 
-What ONNX's own checker refuses (operators that do not exist, types and shapes that do not fit), constants that are NaN,
-impossible scales and zero points, int32 biases that were clipped or whose scale is not scale_x times scale_w, weights
-beyond their quantisation range, constants beyond the target's type; for two files, attributes and constants that
-differ, and batch norms that were folded wrongly. Exit status 1 if something is found.
+In one file: what ONNX's own checker refuses (operators that do not exist, types and shapes that do not fit), constants
+that are NaN or beyond the target's type, impossible scales and zero points, weights beyond their quantisation range,
+and int32 biases that were clipped or whose scale is not scale_x times scale_w. Between two files: attributes and
+constants that differ, and batch norms that were folded wrongly. Exit status 1 if something is found.
 """
 
 from __future__ import annotations

@@ -36,14 +36,22 @@ _FEW = 16
 class RankFault:
     """The first step at which the ranks are wrong.
 
-    what: "broken" (NaN or Inf on some ranks alone before the reduction), "reduction_broken" (none of them before it,
-    some behind it), "unused" (no gradient on some ranks), "weights" (the ranks' parameters differ), "sum" (in place of
-    the mean), "factor" (times the mean), "left_out" (the reduction lacks these ranks), "apart" (the ranks' gradients
-    differ behind it), "reduction" (no sum of the ranks' gradients at all), "narrow" (rounded on some ranks alone),
-    "rounded" (behind the reduction only), "same_batch" (these ranks read what the first of them reads, in ``value``
-    steps), "scale" (an input is ``value`` times the others'). parameter: the first in the backward pass, or an input;
-    parameters: how many. ranks: which, of ``of``. value: elements, or a factor; type: of a narrow one. skipped:
-    GradScaler left the optimiser's step out."""
+    what: one of
+        "broken"            some ranks alone have NaN or Inf before the reduction
+        "reduction_broken"  no rank has before it, and the result of the reduction does
+        "unused"            some ranks have no gradient
+        "weights"           the ranks' parameters differ
+        "sum", "factor"     the reduction gives the sum, or ``value`` times the mean, in place of the mean
+        "left_out"          the reduction lacks these ranks
+        "apart"             the ranks' gradients differ behind the reduction
+        "reduction"         what the reduction gives is no sum of the ranks' gradients
+        "narrow"            these ranks alone hold rounded gradients
+        "rounded"           gradients are rounded behind the reduction only
+        "same_batch"        these ranks read what the first of them reads, in ``value`` steps
+        "scale"             an input is ``value`` times the others'
+    parameter: the first in the backward pass, or an input; parameters: how many. ranks: which, of ``of``.
+    value: elements, or a factor. type: of the narrow gradients. skipped: GradScaler left the optimiser's step out.
+    """
 
     step: int
     what: str

@@ -351,9 +351,9 @@ class _Search:
     def culprits(self) -> tuple[Culprit, ...]:
         """Return one culprit for each operator that explains an output, the most telling first.
 
-        What makes NaN or Inf before the loss and spoils it comes first, because no scale mends that. Then what makes
-        NaN or Inf of an output, what spoils one that is, by what others make of it, what spoils the loss, the one that
-        explains most outputs, and the one of the worst of them."""
+        What makes NaN or Inf before the loss and spoils it comes first, because no scale mends that. Then come in turn:
+        what makes NaN or Inf of an output; what an output's NaN or Inf came of in others' hands; what spoils the loss;
+        the one that explains most outputs; the one of the worst output."""
         broken = {sink.name for sink in self._looked if sink.non_finite}
         off = {sink.name: sink.rel_l2 for sink in self._looked}
         losses = {sink.name for sink in self._looked if _is_loss(self._subject, sink)}

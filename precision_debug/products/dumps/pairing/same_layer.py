@@ -1,9 +1,9 @@
 """Two models with the same layers, as a port has them: pairs what values cannot, where the port is wrong.
 
 From the first wrong operator on no value is equal, but the layers keep the names under which their weights were carried
-over. A tensor's partner is what the layer of the same name hands on, or the only one of its family and shape in that
-layer, or the only one that an operator of the same family computes from the partners of its inputs. Values come first;
-what is not alone on both sides stays unpaired.
+over. A tensor's partner is the first of these that is the only one on both sides: what the layer of the same name hands
+on; the tensor of its family and shape in that layer; what an operator of the same family computes from the partners of
+its inputs. Pairs by value come before all of them. What has no such partner stays unpaired.
 """
 
 from __future__ import annotations

@@ -65,9 +65,8 @@ class Curve:
 def make_curve(report: Report, limit: int = 5000) -> Curve:
     """Return the compared rows as points, at most about ``limit``.
 
-    More rows are thinned in equal stretches, of which the rows stay that hold a maximum (of the relative L2 error, of
-    the max absolute error, of what the operator introduced, of either among those out of tolerance) or that are broken
-    first.
+    More rows are thinned in equal stretches. Of each stretch the rows stay that hold its largest relative L2 error, max
+    absolute error or introduced error (each also among those out of tolerance), and the first broken one.
     """
     rows = [row for row in report.rows if row.comparison is not None]
     values = [
