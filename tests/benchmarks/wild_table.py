@@ -92,14 +92,13 @@ def _to_float16(model: str, feeds: dict[str, Any], ready: Path) -> None:
 def _to_int8(model: str, feeds: dict[str, Any], ready: Path) -> None:
     from onnxruntime import quantization
 
-    prepared, left = ready.with_name("prepared.onnx"), [feeds]
-    quantization.shape_inference.quant_pre_process(model, str(prepared), skip_symbolic_shape=True)
+    left = [feeds]
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> Any:
             return left.pop() if left else None
 
-    quantization.quantize_static(str(prepared), str(ready), Reader())
+    quantization.quantize_static(model, str(ready), Reader())
 
 
 def _to_dynamic(model: str, feeds: dict[str, Any], ready: Path) -> None:
