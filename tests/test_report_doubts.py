@@ -22,8 +22,9 @@ from precision_debug.cli.summary import format_summary
 from precision_debug.inspector import EngineLayer
 from precision_debug.reasons import say
 from precision_debug.reasons.doubts import DOUBTS
-from precision_debug.records import Doubt, Row, Side, Status
+from precision_debug.records import Doubt, Explanation, Row, Side, Status
 from precision_debug.report.doubts import decides, describe_doubt
+from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Verdict, count_coverage
 from precision_debug.report.words import explain_reason
 
@@ -286,3 +287,17 @@ def test_every_doubt_is_told_in_words_whatever_fills_them(number: float | str) -
         said = describe_doubt(Doubt(code=code, values=dict.fromkeys(names, number)))
         assert not said.en.startswith(code), said.en
         assert not said.zh.startswith(code), said.zh
+
+
+def test_what_is_not_proven_comes_before_a_tensor_inside_that_was_seen_not_to_matter() -> None:
+    """Such a report began with "No culprit was found" and that tensor, as if somebody were to blame for it."""
+    values: dict[str, Any] = {"here": 0.07, "there": 0.25, "count": 2}
+    target = dataclasses.replace(INT8, doubts=(Doubt(code="off_on_others", values=values),))
+    inner = dataclasses.replace(fp32_row(0), status=Status.FAIL, name="logs")
+    report = report_of(
+        inner, fp32_row(1, is_output=True), target=target, explanation=Explanation(state="healthy", allowed=0.1)
+    )
+    unasked = dataclasses.replace(report.spec.tolerance, given=False)
+    report = dataclasses.replace(report, spec=dataclasses.replace(report.spec, tolerance=unasked))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert lead_sentences(report)[0] == describe_doubt(report.doubts[0])

@@ -55,8 +55,10 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
         if decided is not None:  # whoever made the scores wrong comes before what they turned
             sentences.insert(0 if are_culprits_harmless(report) else 1, decided)
-    elif report.verdict is Verdict.EXPECTED or (
-        report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch
+    elif (
+        report.verdict is Verdict.EXPECTED
+        or (report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch)
+        or (report.verdict is Verdict.INCONCLUSIVE and _is_absorbed(report))
     ):
         sentences = [_passing_sentence(report)]
     elif report.first_mismatch is not None:
@@ -130,6 +132,11 @@ def _file_walk_sentence(report: Report, culprit: Culprit) -> Text | None:
         if isinstance(place, Reason) and place.args.get("name") == culprit.name:
             return explain_reason(note)
     return None
+
+
+def _is_absorbed(report: Report) -> bool:
+    """Return whether what is out of bounds was seen not to matter, so that only what is not proven is in the way."""
+    return any(claim.code == "within" and claim.state is State.HELD for claim in report.claims)
 
 
 def _departure_sentences(report: Report) -> list[Text]:
