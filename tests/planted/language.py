@@ -1,15 +1,16 @@
 """Language models on two roads with one thing wrong, or nothing: who is named, why, and with which status.
 
-    python tests/planted/language.py [torch|gguf|vllm|NAME ...]
+    python tests/planted/language.py [torch|gguf|vllm|first|second|NAME ...]
 
-Sixteen cases, whose labels were written before any of them was run (one was corrected after): how the name of the
-first wrong operator may look, the codes that its cause may have, and what the cause has to name (a weight or a key of
-the configuration); "" where nothing is asked. ``gguf`` needs xllamacpp and gguf, ``vllm``
+Two batches of cases, whose labels were written before any of them was run (one of the first was corrected after): how
+the name of the first wrong operator may look, the codes that its cause may have, and what the cause has to name (a
+weight or a key of the configuration); "" where nothing is asked. ``gguf`` needs xllamacpp and gguf, ``vllm``
 PRECISION_DEBUG_VLLM_PYTHON, all of them transformers.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -44,7 +45,9 @@ _NARROW = ("files_differ", "held_narrower", "coarse", "drift", "other_arithmetic
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """who: "" where nobody may be named. edit: of the target's weights. factories: source of both sides' modules,
-    where a file of weights cannot have the fault; FOLDER stands for the trainer's."""
+    where a file of weights cannot have the fault; FOLDER stands for the trainer's. both: of both sides' weights.
+    keys, served: of the trainer's configuration, and of the served one. architecture: of a GGUF's writer, "" for the
+    example's."""
 
     engine: str
     kind: str
@@ -52,6 +55,9 @@ class Case:
     causes: tuple[str, ...] = ()
     names: str = ""
     edit: Edit | None = None
+    both: Edit | None = None
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    served: Mapping[str, Any] = field(default_factory=dict)
     factories: tuple[str, str] = ("", "")
     mode: str = ""
     status: int = 1
@@ -181,22 +187,131 @@ CASES: Mapping[str, Case] = {
 }  # fmt: skip
 
 
+def _permute(heads: int) -> Callable[[Any], Any]:
+    """A head's two halves in turn, as llama.cpp wants the rows of q and k."""
+    import gguf_files
+
+    return lambda weight: gguf_files.permuted(weight, heads)
+
+
+def _exchange_two(one: str, two: str) -> Edit:
+    return lambda weights: exchange(weights, one, two)
+
+
+def _widen(gate: str, up: str, down: str) -> Edit:
+    """Four channels of which the function is as before (nearly), and the product of gate and up beyond float16."""
+
+    def edit(weights: Weights) -> None:
+        for channel in (3, 41, 60, 77):
+            weights[gate][channel] *= 2.0**6
+            weights[up][channel] *= 2.0**14
+            weights[down][:, channel] /= 2.0**8
+
+    return edit
+
+
+_IN_TRANSFORMERS = """
+import torch, transformers
+
+def build():
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        FOLDER, torch_dtype=torch.float32, attn_implementation=HOW).eval()
+    return model
+"""
+_UNTIED = _PLAIN + """
+def build():
+    model = load()
+    torch.manual_seed(5)
+    old = model.lm_head.weight.detach()
+    model.lm_head.weight = torch.nn.Parameter(0.9 * old + 0.2 * old.std() * torch.randn_like(old))
+    return model
+"""
+_LAYER = "model.layers.1.mlp."
+SECOND: Mapping[str, Case] = {
+    "rows_of_k_permuted": Case(engine="torch", kind="qwen2", who=r"layers\.1\.self_attn\.k_proj", causes=_DIFFER,
+                               names=r"layers\.1\.self_attn\.k_proj\.weight",
+                               edit=put(r"layers\.1\.self_attn\.k_proj\.weight", lambda w: _permute(2)(w))),
+    "heads_regrouped": Case(engine="torch", kind="mistral", who=r"layers\.0\.self_attn|rotary", causes=_DIFFER,
+                            names=r"num_attention_heads|head_dim|num_key_value_heads",
+                            served={"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}),
+    "softcap_ignored": Case(engine="torch", kind="gemma2", who=r"layers\.0\.self_attn",
+                            keys={"attn_logit_softcapping": 2.0},
+                            factories=(_IN_TRANSFORMERS.replace("HOW", "'eager'"),
+                                       _IN_TRANSFORMERS.replace("HOW", "'sdpa'"))),
+    "tied_forgotten": Case(engine="torch", kind="gemma", who=r"lm_head", causes=_DIFFER, names=r"lm_head\.weight",
+                           factories=(_AS_IT_IS, _UNTIED)),
+    "overflow_in_down": Case(engine="torch", kind="llama", who=r"layers\.1\.mlp", mode="torch_fp16",
+                             causes=("overflow", "range_inside"),
+                             both=_widen(*(f"{_LAYER}{one}_proj.weight" for one in ("gate", "up", "down")))),
+    "head_rounded": Case(engine="torch", kind="qwen2", who=r"lm_head", causes=_NARROW, names=r"lm_head\.weight",
+                         edit=put(r"lm_head\.weight", bfloat16)),
+    "moe_healthy": Case(engine="torch", kind="qwen2_moe", who="", mode="torch_bf16", status=0),
+    "gemma2_healthy": Case(engine="torch", kind="gemma2", who="", mode="torch_bf16", status=0),
+    "gguf_k_unpermuted": Case(engine="gguf", kind="llama_dense", who=r"Kcur-1", causes=_DIFFER,
+                              names=r"blk\.1\.attn_k\.weight", edit=put(r"blk\.1\.attn_k", lambda w: _permute(2)(w))),
+    "gguf_bias_foreign": Case(engine="gguf", kind="qwen2", who=r"Vcur-1|attn_v", causes=_DIFFER,
+                              names=r"blk\.1\.attn_v\.bias", edit=put(r"blk\.1\.attn_v\.bias", lambda w: 1 + other(w))),
+    "gguf_router_rounded": Case(engine="gguf", kind="llama", who=r"ffn_moe_logits-0|blk\.0\.ffn_gate_inp",
+                                causes=_NARROW, names=r"blk\.0\.ffn_gate_inp",
+                                edit=put(r"blk\.0\.ffn_gate_inp", bfloat16)),
+    "gguf_gate_up_q8": Case(engine="gguf", kind="qwen2", who=r"ffn_(gate|up)-1", causes=_DIFFER,
+                            names=r"blk\.1\.ffn_(gate|up)\.weight", file={"kind": "Q8_0"},
+                            edit=_exchange_two("blk.1.ffn_gate.", "blk.1.ffn_up.")),
+    "gguf_healthy_moe": Case(engine="gguf", kind="llama", who="", file={"kind": "BF16"}, status=0),
+    "vllm_window_ignored": Case(engine="vllm", kind="mistral", who=r"layers\.0\.self_attn", causes=_DIFFER,
+                                names=r"sliding_window", keys={"sliding_window": 4}, served={"sliding_window": None}),
+    "vllm_router_rounded": Case(engine="vllm", kind="mixtral", who=r"layers\.0\.block_sparse_moe", causes=_NARROW,
+                                names=r"layers\.0\.block_sparse_moe\.gate\.weight",
+                                edit=put(r"layers\.0\.block_sparse_moe\.gate\.weight", bfloat16)),
+    "vllm_expert_foreign": Case(engine="vllm", kind="qwen3_moe", who=r"layers\.1\.mlp", causes=_DIFFER,
+                                names=r"layers\.1\.mlp\.experts\.3\.up_proj",
+                                edit=put(r"layers\.1\.mlp\.experts\.3\.up_proj", other)),
+    "vllm_stale_k": Case(engine="vllm", kind="mistral", who=r"layers\.1\.self_attn\.(k_proj|rotated_k)", causes=_DIFFER,
+                         names=r"layers\.1\.self_attn\.k_proj\.weight",
+                         edit=put(r"layers\.1\.self_attn\.k_proj\.weight",
+                                  lambda w: (w + 0.3 * other(w)).astype(np.float32))),
+    "vllm_healthy_moe": Case(engine="vllm", kind="mixtral", who="", mode="vllm_bf16", status=0),
+}  # fmt: skip
+FIRST = CASES
+CASES = {**FIRST, **SECOND}
+
+
 def _folders(case: Case, room: Path) -> tuple[Path, Path]:
     from safetensors.numpy import load_file, save_file
 
     trainer = configured.build(room / "trainer", case.kind, 32 if case.engine == "vllm" else 0)
+    _configure(trainer, case.keys)
+    _edit_weights(trainer, case.both, load_file, save_file)
     target = Path(shutil.copytree(trainer, room / "served"))
-    if case.edit is not None:
-        weights = dict(load_file(target / "model.safetensors"))
-        case.edit(weights)
-        save_file({name: np.ascontiguousarray(one) for name, one in weights.items()}, target / "model.safetensors",
-                  metadata={"format": "pt"})  # fmt: skip
+    _configure(target, case.served)
+    _edit_weights(target, case.edit, load_file, save_file)
     return trainer, target
 
 
+def _configure(folder: Path, values: Mapping[str, Any]) -> None:
+    if values:
+        file = folder / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), **values}), encoding="utf-8")
+
+
+def _edit_weights(folder: Path, edit: Edit | None, load: Callable[..., Any], save: Callable[..., Any]) -> None:
+    if edit is not None:
+        file = folder / "model.safetensors"
+        weights = {name: one.copy() for name, one in load(file).items()}
+        edit(weights)
+        save({name: np.ascontiguousarray(one) for name, one in weights.items()}, file, metadata={"format": "pt"})
+
+
 def _gguf(name: str, case: Case, room: Path) -> tuple[Path, Path]:
+    import gguf_files
     import test_llamacpp_architectures as made
 
+    if case.kind == "llama_dense":
+        assert case.edit is not None
+        values = {key: one.copy() for key, one in gguf_files.weights().items()}
+        base = gguf_files.write(room / "F32.gguf")
+        case.edit(values)
+        return base, gguf_files.write(room / "other.gguf", values=values, **case.file)
     base = made.write(room / "F32.gguf", case.kind, "F32")
     plain, softcap = made.weights, made.gguf.GGUFWriter.add_final_logit_softcapping
 
@@ -206,6 +321,8 @@ def _gguf(name: str, case: Case, room: Path) -> tuple[Path, Path]:
             for kind in ("gate", "up", "down"):
                 one = found[f"blk.1.ffn_{kind}_exps.weight"]
                 found[f"blk.1.ffn_{kind}_exps.weight"] = np.ascontiguousarray(one[[0, 2, 1, 3]])
+        if case.edit is not None:
+            case.edit(found)
         if name == "gguf_norm_foreign":
             found["blk.1.attn_k_norm.weight"] = (1 + other(found["blk.1.attn_k_norm.weight"])).astype(np.float32)
         return found
@@ -258,7 +375,10 @@ def run_one(name: str, room: Path) -> tuple[dict[str, bool], str]:
 
 
 def main(asked: list[str]) -> None:
-    names = [name for name, case in CASES.items() if not asked or name in asked or case.engine in asked]
+    batches = {"first": FIRST, "second": SECOND}
+    within = [name for one in asked for name in batches.get(one, ())] or [*CASES]
+    engines = [one for one in asked if one not in batches]
+    names = [name for name in within if not engines or name in engines or CASES[name].engine in engines]
     whole, counts = 0, dict[str, list[bool]]()
     for name in names:
         begun = time.monotonic()
