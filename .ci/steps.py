@@ -1,9 +1,10 @@
 """Everything that must hold before a commit counts. Run it with .ci/run; it needs a Python and a package index.
 
 The README's two commands as they are typed there, each in a fresh clone that holds nothing else; lint and types; in
-another environment with the frameworks, what did not pass on the bare machine; last, that no promised test was left
-out in all of them. Every step runs whatever failed before. At the end stands one table, and below it how each failure
-begins; what passed whole is remembered in ``ci-passed`` of the git folder that the checkout shares with its worktrees.
+another environment with the frameworks, what did not pass on the bare machine; vLLM's tests, whose engine has an
+environment of its own, where that can be made; last, that no promised test was left out in all of them. Every step
+runs whatever failed before. At the end stands one table, and below it how each failure begins; what passed whole is
+remembered in ``ci-passed`` of the git folder that the checkout shares with its worktrees.
 
 Meant for two cores: a step says how many it keeps busy, and starts when they are free and what it looks at has ended.
 """
@@ -82,7 +83,7 @@ def readme(number: int) -> str:
 def steps(work: Path, tests: Sequence[str]) -> list[Step]:
     """All of them. work: an empty folder; tests: what pytest runs, everything where there are none."""
     only = " ".join(tests)
-    bare, full, slow = (work / f"{name}.txt" for name in ("bare", "frameworks", "slow"))
+    bare, full, slow, vllm = (work / f"{name}.txt" for name in ("bare", "frameworks", "slow", "vllm"))
     # What passed bare is not run again; without the bare run's list, everything is.
     left = f'$([ -f "{bare}" ] && echo "--passed-in={bare}")'
     frameworks, second = "environment with frameworks", "README's second command, bare"
@@ -111,6 +112,12 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         """),
         Step(name="slow tests", clone="third", cores=0, after=[frameworks], outcomes=slow, script=f"""
             {GIVES_WAY} -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
+        """),
+        Step(name="tests with vLLM", clone="third", cores=0, after=[frameworks], outcomes=vllm, script=f"""
+            PRECISION_DEBUG_VLLM_PYTHON="$(.ci/vllm {sys.executable})"
+            export PRECISION_DEBUG_VLLM_PYTHON
+            [ -z "$PRECISION_DEBUG_VLLM_PYTHON" ] || {GIVES_WAY} -m pytest -q --durations=25 \\
+                tests/test_vllm.py tests/test_vllm_contract.py --outcomes="{vllm}"
         """),
         Step(name="tests with frameworks", clone="third", cores=2, outcomes=full,
              after=[frameworks, second], script=f"""

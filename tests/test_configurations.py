@@ -64,6 +64,35 @@ def test_a_folder_is_the_same_but_for_its_values(tmp_path: Path) -> None:
     assert (folder / "config.json").read_text(encoding="utf-8") == before
 
 
+def exchanged_experts(config: dict[str, Any], weights: dict[str, Any]) -> None:
+    front = "model.layers.1.block_sparse_moe.experts."
+    for name in ("w1", "w2", "w3"):
+        one, other = (f"{front}{number}.{name}.weight" for number in (1, 2))
+        weights[one], weights[other] = weights[other], weights[one]
+    weights["model.layers.1.block_sparse_moe.gate.weight"][3, 5] += 1
+
+
+def test_weights_that_two_folders_do_not_share_are_told_and_exchanged(tmp_path: Path) -> None:
+    """Of one module, as the files hold them; which tensor of the other folder it is, where it is one whole."""
+    base = llama_folders.write(tmp_path / "base", "mixtral")
+    target = llama_folders.write(tmp_path / "target", "mixtral", exchanged_experts)
+    first, second = (SessionSpec(model=ModelFiles(model_dir=str(one)), mode="torch_fp32") for one in (base, target))
+    ours, block = FolderConfigurations().weights, "model.layers.1.block_sparse_moe."
+    found = {one.name.removeprefix(block): one for one in ours.list_other(second, first, block)}
+    assert set(found) == {"gate.weight", *(f"experts.{n}.{name}.weight" for n in (1, 2) for name in ("w1", "w2", "w3"))}
+    gate = found["gate.weight"]
+    assert (gate.at, gate.count, gate.elements, gate.same_as) == ((3, 5), 1, 256, "")
+    assert gate.target - gate.base == pytest.approx(1)
+    assert found["experts.1.w2.weight"].same_as == f"{block}experts.2.w2.weight"
+    assert not ours.list_other(second, first, "model.layers.0.")
+    place = tmp_path / "mended"
+    place.mkdir()
+    made = ours.exchange(second, [one.name for one in found.values() if one is not gate], place, first)
+    left = ours.list_other(dataclasses.replace(second, model=made), first, "model.")
+    assert [one.name for one in left] == [gate.name]
+    assert len(ours.list_other(second, first, "model.")) == len(found), "the folder itself is as it was"
+
+
 @pytest.mark.parametrize("text", ["[1]", "{", None])
 def test_a_folder_without_a_configuration_has_nothing_to_exchange(tmp_path: Path, text: str | None) -> None:
     if text is not None:

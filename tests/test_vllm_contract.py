@@ -21,9 +21,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return llama_folders.write(tmp_path_factory.mktemp("vllm") / "qwen3", "qwen3")
 
 
-@pytest.fixture(params=["vllm_fp32", "vllm_bf16"])
-def subject(request: pytest.FixtureRequest, tmp_path: Path, folder: Path) -> Subject:
+@pytest.fixture(scope="module", params=["vllm_fp32", "vllm_bf16"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """One after the other, so that the engine is not started anew for each test."""
+    return str(request.param)
+
+
+@pytest.fixture
+def subject(mode: str, tmp_path: Path, folder: Path) -> Subject:
     return Subject(
-        backend=VllmBackend(), mode=request.param, model=ModelFiles(model_dir=str(folder)),
+        backend=VllmBackend(), mode=mode, model=ModelFiles(model_dir=str(folder)),
         feeds=[{"input_ids": llama_folders.ids()}], work_dir=str(tmp_path), import_name="precision_debug_vllm",
     )  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
@@ -20,8 +22,14 @@ __all__ = ["Server", "give_back", "take_server"]
 _SERVER = Path(__file__).parent / "engine" / "server.py"
 _TYPES: Mapping[str, Any] = {"bfloat16": ml_dtypes.bfloat16}
 
+_MESSAGE = 16
+"""Bytes of each that goes to and from ``engine.server.make_forks``."""
+
 _idle: list[Server] = []
 """A process that the last session left, with its model loaded: starting one takes longer than most runs."""
+
+_forking: dict[tuple[int, str, int], _Forking] = {}
+"""Of this process, by its Python and cores: a fork of this process has none of its own yet."""
 
 
 def take_server(**how: Any) -> Server:
@@ -60,7 +68,8 @@ class Server:
         }  # fmt: skip
         self._cores = cores
         self._room = (0, 0)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._parent: _Forking | None = None
+        self._number = 0
         self._said: Any = None
         self._write: Any = None
         self._read: Any = None
@@ -118,41 +127,80 @@ class Server:
         for end in (self._write, self._read):
             if end is not None:
                 end.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._parent is not None:
+            self._parent.end(self._number)
         if self._said is not None:
             self._said.close()
-        self._process = self._said = self._write = self._read = None
+        self._parent = self._said = self._write = self._read = None
         self._room, self.is_at_rest = (0, 0), False
 
     def _start(self) -> None:
         theirs_read, self._write = _pipe(ours="wb")
         theirs_write, self._read = _pipe(ours="rb")
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        if self._cores:
-            environment["OMP_NUM_THREADS"] = str(self._cores)
+        key = (os.getpid(), self.python, self._cores)
         try:
-            self._process = subprocess.Popen(
-                [self.python, str(_SERVER), str(theirs_read), str(theirs_write)], pass_fds=(theirs_read, theirs_write),
-                stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, env=environment,
-            )  # fmt: skip
+            if key not in _forking:
+                _forking[key] = _Forking(self.python, self._cores)
+            self._parent = _forking[key]
+            self._number = self._parent.start(theirs_read, theirs_write, self._said.fileno())
         except OSError as error:
-            raise make_not_run_error(self.folder, self.mode, f"{self.python}: {error.strerror or error}") from error
+            ended = _forking.pop(key, None)
+            self._parent, said = None, "" if ended is None else ended.close()
+            what = said or f"{self.python}: {error.strerror or error}"
+            raise make_not_run_error(self.folder, self.mode, what) from error
         finally:
             os.close(theirs_read)
             os.close(theirs_write)
 
     def _last(self) -> str:
         """Return the last line that the process printed."""
-        if self._said is None:
-            return ""
-        if self._process is not None:
-            self._process.wait()
-        self._said.seek(0)
-        lines = [line for line in self._said.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        return " ".join(lines[-1].split()) if lines else ""
+        if self._parent is not None:
+            self._parent.end(self._number)  # which may be about to print it still: it has closed its end
+        return "" if self._said is None else _last_line(self._said)
+
+
+class _Forking:
+    """A process that has imported the engine, and gives each server a fork of its own."""
+
+    def __init__(self, python: str, cores: int) -> None:
+        """Raises OSError."""
+        self._ours, theirs = socket.socketpair()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        if cores:
+            environment["OMP_NUM_THREADS"] = str(cores)
+        with theirs:
+            self._process = subprocess.Popen(
+                [python, str(_SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment,
+                stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said,
+            )  # fmt: skip
+
+    def start(self, read: int, write: int, said: int) -> int:
+        """Return a fork's number, which reads and writes there. Raises OSError where the process has ended."""
+        socket.send_fds(self._ours, [b"start".ljust(_MESSAGE)], [read, write, said])
+        found = self._ours.recv(_MESSAGE)
+        if not found:
+            raise ConnectionResetError("its process ended")
+        return int(found)
+
+    def end(self, number: int) -> None:
+        """End a fork; of one that has ended nothing happens."""
+        with contextlib.suppress(OSError):
+            self._ours.sendall(str(number).encode().ljust(_MESSAGE))
+
+    def close(self) -> str:
+        """End the process and all forks of it; the last line that it printed itself."""
+        self._ours.close()
+        self._process.wait()
+        with self._said:
+            return _last_line(self._said)
+
+
+def _last_line(said: IO[bytes]) -> str:
+    said.seek(0)
+    lines = [line for line in said.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return " ".join(lines[-1].split()) if lines else ""
 
 
 def _stamps(folder: Path) -> tuple[Any, ...]:

@@ -47,7 +47,8 @@ def confirm_culprits(
     is left without all of them, the others do as much, and nobody is to blame.
 
     Takes two or three runs of the baseline, and a few more where several do far more than round. Where the replay is
-    not the error that was measured, nothing is left out and nothing refuted, unless what is left is more than that.
+    not the error that was measured, nothing is left out and nothing refuted, unless what is left is more than that; of
+    a replay that is far more, those who only round are refuted where the error that was measured is there without them.
     dropped: whose errors are left out, too, before these are refuted: one alone may be no more than half of a pair.
     Raises work.Ended.
     """
@@ -68,10 +69,14 @@ def confirm_culprits(
     first = culprits[0]
     if subject.far(first.introduced, first.units, FAR):
         return _confirm_beyond_rounding(subject, alone, culprits, tried, sinks, plain, work, without, whole, dropped)
-    if whole > sink.rel_l2 / HALF:
-        return culprits
     together = [one for one in culprits if one is first or (first.amplifier and one.amplifier == first.amplifier)]
     family = _family_of(alone, together, first.amplifier)
+    if whole > sink.rel_l2 / HALF:  # a decision that only the replay makes so; that the target's error is there without
+        left = without(family)  # those who make it, it tells none the less
+        if left is None or left * SMALLER <= sink.rel_l2:
+            return culprits
+        others = tuple(one for one in culprits if one not in together)
+        return confirm_culprits(subject, alone, others, tried, sinks, plain, work, dropped)
     left = without(family)
     if left is None:
         return culprits

@@ -49,6 +49,7 @@ __all__ = [
     "Operator",
     "OperatorRunner",
     "Operators",
+    "OtherWeight",
     "Pairer",
     "Place",
     "PrecisionReader",
@@ -62,6 +63,7 @@ __all__ = [
     "Roads",
     "Rung",
     "Session",
+    "StoredWeights",
     "Survey",
     "Surveyor",
     "Switch",
@@ -106,7 +108,16 @@ if TYPE_CHECKING:
         WeightKeeper,
         demand,
     )
-    from .configuring import ABSENT, Absent, Configurations, Configurer, FolderConfigurations, Place
+    from .configuring import (
+        ABSENT,
+        Absent,
+        Configurations,
+        Configurer,
+        FolderConfigurations,
+        OtherWeight,
+        Place,
+        StoredWeights,
+    )  # fmt: skip
     from .description import DescribedLayer, DescribedWeight, Describer, Description, Refused, Survey, Surveyor
     from .keeping import (
         BETWEEN,
@@ -146,7 +157,7 @@ __getattr__ = make_lazy_exports(
             "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer "
             "Roads Rung Switch Watcher Watching WeightKeeper demand"
         ),
-        "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations Place",
+        "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations OtherWeight Place StoredWeights",
         "description": "DescribedLayer DescribedWeight Describer Description Refused Survey Surveyor",
         "keeping": (
             "Agreeing Agreement BETWEEN Handed InRegions Keep Keeper Remedies Remedy TF32_OFF WHOLE is_line "

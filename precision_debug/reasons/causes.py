@@ -657,6 +657,10 @@ _THINGS = {
     "head": Wording("head {number}", "第 {number} 个注意力头"),
     "place": Wording("index {number} of axis {axis}", "轴 {axis} 的第 {number} 个"),
     "read_as": Wording("{name} ({other} in the target's file)", "{name}（目标文件中为 {other}）"),
+    "and_others": Wording(
+        "{name} and {count} other {count:weight|weights} of the module", "{name}（及该模块的另外 {count} 个权重）"
+    ),
+    "all_of_another": Wording("{value}, as the whole of the baseline's {name}", "{value}（整体即基线的 {name}）"),
     "one_of": Wording("{one} of {other}", "{other}的{one}"),
     "tried_each": Wording("{items:;}", "{items:;}"),
     "undone_leaves": Wording(

@@ -3,7 +3,8 @@
 A rope theta, an epsilon, a softcap, a number of heads: no constant of a graph, but a number in a file beside it. Which
 key it is follows from no table: all values that differ are the baseline's on the target's side, which runs once more;
 then one of them is the target's again. A culprit whose error is gone in the first run, and back in the second, has that
-key for its cause.
+key for its cause. Likewise a weight of an operator that an engine does not show alone, such as an expert of many that
+are held in one piece: the target runs with the baseline's in its file.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 
 from ..errors import PrecisionDebugError
 from ..explain import LEFT
-from ..protocols import ABSENT, Place
+from ..protocols import ABSENT, OtherWeight, Place, StoredWeights
 from ..reasons import say
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation
 from .pasted import CompareAgain, Pasted
 from .plan import Opening
@@ -97,7 +99,49 @@ def with_configurations(
         else dataclasses.replace(culprit, cause="files_differ", evidence=found)
         for culprit in explanation.culprits
     ), {key for key, one in causes.items() if one is not None}, order)  # fmt: skip
+    if second.weights is not None:
+        told = tuple(_with_weights(one, second.weights, base, target, again, folder) for one in told)
     return dataclasses.replace(explanation, culprits=told)
+
+
+def _with_weights(
+    culprit: Culprit, weights: StoredWeights, base: Opening, target: Opening, again: CompareAgain, folder: Path
+) -> Culprit:  # fmt: skip
+    """Return a culprit with the weights of its module for its cause, where its error goes with the baseline's in their
+    place. They are looked for by the module's name, and halved while a half does it: what is told was run."""
+    module = culprit.name.partition("/")[0]
+    if not CAUSES[culprit.cause].mended or not module:  # else what both sides do not share is known
+        return culprit
+    try:
+        apart = weights.list_other(target.spec, base.spec, f"{module}.")
+    except PrecisionDebugError:
+        return culprit
+
+    def exchanged(some: Sequence[Differing]) -> Pasted | None:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="weights_") as room:
+            try:
+                return again({}, weights.exchange(target.spec, [one.key for one in some], Path(room), base.spec))
+            except PrecisionDebugError:
+                return None
+
+    trials = ConfigurationTrials(exchanged=exchanged)
+    every = [Differing(place=(one.name,), base=one.base, target=one.target) for one in apart]
+    if not every or trials.left(culprit, every) > LEFT:
+        return culprit
+    needed = trials.halve(culprit, every, most=1)
+    found = [one for one in apart if one.name in {each.key for each in needed}]
+    told = _tell_weights(found, trials.left(culprit, needed))
+    return dataclasses.replace(culprit, cause="files_differ", evidence=told)
+
+
+def _tell_weights(found: Sequence[OtherWeight], left: float) -> Mapping[str, Any]:
+    first = found[0]
+    name = first.name if len(found) == 1 else say("and_others", name=first.name, count=len(found) - 1)
+    target = say("all_of_another", value=first.target, name=first.same_as) if first.same_as else first.target
+    return {
+        "what": say("a_constant"), "name": name, "left": left, "base": first.base, "target": target,
+        "at": list(first.at), "count": first.count, "elements": first.elements,
+    }  # fmt: skip
 
 
 def _order_culprits(
@@ -152,17 +196,22 @@ class ConfigurationTrials:
             some = apart if len(apart) <= _MOST else ()
             return tuple(sorted((one for one in some if self.left(culprit, (one,)) <= LEFT),
                                 key=lambda one: self.left(culprit, (one,)))[:1])  # fmt: skip
-        kept = list(apart)
-        while len(kept) > _MOST:  # each half by itself, while one of them does it
-            middle = len(kept) // 2
-            half = next((one for one in (kept[:middle], kept[middle:]) if self.left(culprit, one) <= LEFT), None)
-            if half is None:
-                return kept
-            kept = half
-        for one in tuple(kept):
+        kept = self.halve(culprit, apart, most=_MOST)
+        for one in kept if len(kept) <= _MOST else ():
             without = [other for other in kept if other is not one]
             if without and self.left(culprit, without) <= LEFT:
                 kept = without
+        return kept
+
+    def halve(self, culprit: Culprit, some: Sequence[Differing], *, most: int) -> Sequence[Differing]:
+        """Return the half that does it by itself, again and again, until they are so few or neither half does it."""
+        kept = some
+        while len(kept) > most:
+            middle = len(kept) // 2
+            half = next((one for one in (kept[:middle], kept[middle:]) if self.left(culprit, one) <= LEFT), None)
+            if half is None:
+                break
+            kept = half
         return kept
 
 

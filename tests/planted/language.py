@@ -187,11 +187,11 @@ CASES: Mapping[str, Case] = {
 }  # fmt: skip
 
 
-def _permute(heads: int) -> Callable[[Any], Any]:
-    """A head's two halves in turn, as llama.cpp wants the rows of q and k."""
+def _permuted(weight: Any) -> Any:
+    """A head's two halves in turn, as llama.cpp wants the rows of q and k; of two heads."""
     import gguf_files
 
-    return lambda weight: gguf_files.permuted(weight, heads)
+    return gguf_files.permuted(weight, 2)
 
 
 def _exchange_two(one: str, two: str) -> Edit:
@@ -230,7 +230,7 @@ _LAYER = "model.layers.1.mlp."
 SECOND: Mapping[str, Case] = {
     "rows_of_k_permuted": Case(engine="torch", kind="qwen2", who=r"layers\.1\.self_attn\.k_proj", causes=_DIFFER,
                                names=r"layers\.1\.self_attn\.k_proj\.weight",
-                               edit=put(r"layers\.1\.self_attn\.k_proj\.weight", lambda w: _permute(2)(w))),
+                               edit=put(r"layers\.1\.self_attn\.k_proj\.weight", _permuted)),
     "heads_regrouped": Case(engine="torch", kind="mistral", who=r"layers\.0\.self_attn|rotary", causes=_DIFFER,
                             names=r"num_attention_heads|head_dim|num_key_value_heads",
                             served={"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}),
@@ -248,7 +248,7 @@ SECOND: Mapping[str, Case] = {
     "moe_healthy": Case(engine="torch", kind="qwen2_moe", who="", mode="torch_bf16", status=0),
     "gemma2_healthy": Case(engine="torch", kind="gemma2", who="", mode="torch_bf16", status=0),
     "gguf_k_unpermuted": Case(engine="gguf", kind="llama_dense", who=r"Kcur-1", causes=_DIFFER,
-                              names=r"blk\.1\.attn_k\.weight", edit=put(r"blk\.1\.attn_k", lambda w: _permute(2)(w))),
+                              names=r"blk\.1\.attn_k\.weight", edit=put(r"blk\.1\.attn_k", _permuted)),
     "gguf_bias_foreign": Case(engine="gguf", kind="qwen2", who=r"Vcur-1|attn_v", causes=_DIFFER,
                               names=r"blk\.1\.attn_v\.bias", edit=put(r"blk\.1\.attn_v\.bias", lambda w: 1 + other(w))),
     "gguf_router_rounded": Case(engine="gguf", kind="llama", who=r"ffn_moe_logits-0|blk\.0\.ffn_gate_inp",

@@ -22,6 +22,7 @@ class HeadConfigurations:
     """See ``protocols.Configurations``: numbers and words of a head; lists stay as they are."""
 
     words = "gguf"
+    weights = None
 
     def read(self, spec: SessionSpec) -> Mapping[str, Any]:
         """See ``protocols.Configurations``."""

@@ -43,6 +43,7 @@ class IrConfigurations:
     """What an IR was saved with; see ``protocols.Configurations``."""
 
     words = "OpenVINO"
+    weights = None
 
     def read(self, spec: SessionSpec) -> Mapping[str, Any]:
         """Return whether weights are rounded to FP16; of another format's file they are not, unless it says so."""

@@ -1,7 +1,8 @@
 """Runs a transformers folder in vLLM, in whatever Python has it, and tells what every module makes of each token.
 
-A program of its own, which needs vLLM and nothing of this project: ``python server.py READ WRITE`` (two open file
-descriptors). A message is a line of JSON, which may say that so many bytes follow.
+A program of its own, which needs vLLM and nothing of this project: ``python server.py SOCKET`` (an open descriptor).
+Imports are most of what starting an engine costs: each is a fork of the process that has made them (``make_forks``). It
+reads and writes messages: a line of JSON, which may say that so many bytes follow.
 
     asked   load (folder, dtype, rows, tokens, head_fp32), run (rows, tokens, shows, puts, names; ids follow), weight,
             travel (road, lengths: of the rows; their ids follow)
@@ -14,8 +15,11 @@ norm adds. What is told are the model's own tensors: projections apart, the sum 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import socket
 import sys
 from typing import Any
 
@@ -29,6 +33,9 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 INPUT, OUTPUT = "input_ids", "output.logits"
+
+MESSAGE = 16
+"""Bytes of each that goes through the socket."""
 
 
 class Link:
@@ -517,5 +524,34 @@ def serve(link: Link) -> None:
             link.tell({"is": "error", "what": " ".join(f"{type(error).__name__}: {error}".split())[:2000]})
 
 
+def make_forks(asked: socket.socket) -> None:
+    """Serve in a fork of this process whoever sends where to read, to write and to print; answer with its number. A
+    number that is sent is that of a fork to end; all end when nobody is there any more."""
+    with contextlib.suppress(Exception):  # a fork says so when it is asked to load a model
+        import vllm.entrypoints.llm
+        import vllm.v1.engine.core  # noqa: F401
+    children: set[int] = set()
+    while True:
+        message, ends, _, _ = socket.recv_fds(asked, MESSAGE, 3)
+        if ends:
+            child = os.fork()
+            if not child:
+                asked.close()
+                for stream in (1, 2):
+                    os.dup2(ends[2], stream)
+                serve(Link(ends[0], ends[1]))
+            children.add(child)
+            asked.sendall(str(child).encode().ljust(MESSAGE))
+            for end in ends:
+                os.close(end)
+            continue
+        for child in children & {int(message)} if message else {*children}:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            children.remove(child)
+        if not message:
+            return
+
+
 if __name__ == "__main__":
-    serve(Link(int(sys.argv[1]), int(sys.argv[2])))
+    make_forks(socket.socket(fileno=int(sys.argv[1])))
