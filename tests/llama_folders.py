@@ -24,7 +24,7 @@ def ids(rows: int = 2, tokens: int = 12, seed: int = 3) -> np.ndarray[Any, Any]:
 
 
 def write(folder: Path, kind: str = "llama", change: Change = lambda config, weights: None) -> Path:
-    """kind: "llama", "qwen3", "mixtral"."""
+    """kind: "llama", "qwen3", "mistral" (each token sees four), "mixtral"."""
     config, weights = _config(kind), _weights(kind)
     change(config, weights)
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,8 +41,9 @@ def write(folder: Path, kind: str = "llama", change: Change = lambda config, wei
 
 
 def _config(kind: str) -> dict[str, Any]:
-    name = {"llama": "Llama", "qwen3": "Qwen3", "mixtral": "Mixtral"}[kind]
-    more = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2} if kind == "mixtral" else {}
+    name = {"llama": "Llama", "qwen3": "Qwen3", "mistral": "Mistral", "mixtral": "Mixtral"}[kind]
+    more: dict[str, Any] = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2} if kind == "mixtral" else {}
+    more |= {"sliding_window": 4} if kind == "mistral" else {}
     return more | {
         "architectures": [f"{name}ForCausalLM"], "model_type": kind, "vocab_size": VOCABULARY, "hidden_size": WIDE,
         "intermediate_size": INSIDE, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,

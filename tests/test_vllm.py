@@ -21,6 +21,8 @@ PYTHON = "PRECISION_DEBUG_VLLM_PYTHON"
 FEEDS = {"input_ids": llama_folders.ids()}
 
 needs_engine = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python that has vLLM")
+slow = pytest.mark.slow
+"""Of those that need the engine, what CI leaves out: see .ci/steps.py."""
 
 
 def opened(folder: Path, mode: str = "vllm_fp32") -> Any:
@@ -59,7 +61,9 @@ def test_a_folder_of_no_language_model_is_refused(tmp_path: Path) -> None:
 
 
 @needs_engine
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "mixtral"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("llama", marks=slow), pytest.param("qwen3", marks=slow), "mistral", "mixtral"]
+)
 def test_a_healthy_model_is_the_same_to_rounding(tmp_path: Path, kind: str) -> None:
     """Every module of vLLM's has its partner, projections apart and sums put together; all tokens are compared."""
     folder = llama_folders.write(tmp_path / kind, kind)
@@ -119,7 +123,7 @@ weight does that is told to be another one: with it exchanged the error is gone.
 
 
 @needs_engine
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(one, marks=slow if one != "stale weight" else ()) for one in FAULTS])
 def test_a_fault_of_the_served_model_is_named(tmp_path: Path, fault: str) -> None:
     change, label, weight = FAULTS[fault]
     base = llama_folders.write(tmp_path / "trainer")
@@ -135,6 +139,25 @@ def test_a_fault_of_the_served_model_is_named(tmp_path: Path, fault: str) -> Non
         assert first.evidence["left"] < 1e-3
 
 
+@needs_engine
+def test_an_expert_of_another_checkpoint_is_named_by_its_exchange(tmp_path: Path) -> None:
+    """The engine holds all experts in one piece, which it shows nobody."""
+    weight = "model.layers.1.block_sparse_moe.experts.2.w2.weight"
+
+    def foreign(config: dict[str, Any], weights: dict[str, Any]) -> None:
+        weights[weight] = weights[weight][::-1]
+
+    base = llama_folders.write(tmp_path / "trainer", "mixtral")
+    report = compared(llama_folders.write(tmp_path / "rollout", "mixtral", foreign), base)
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.name.startswith("model.layers.1.block_sparse_moe/")
+    assert (first.cause, first.evidence["name"]) == ("files_differ", weight)
+    assert first.evidence["left"] < 1e-3
+
+
+@slow
 @needs_engine
 def test_a_head_in_float32_is_vllms_own_option(tmp_path: Path) -> None:
     folder = llama_folders.write(tmp_path / "llama")
@@ -192,6 +215,7 @@ def test_a_model_whose_head_the_engine_has_no_place_for_is_one_line(tmp_path: Pa
     assert len(str(caught.value)) < 300
 
 
+@slow
 @needs_engine
 def test_a_tied_head_beside_a_stored_one_is_told(tmp_path: Path) -> None:
     """vLLM takes no notice of the key there, which transformers obeys."""

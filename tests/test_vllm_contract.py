@@ -1,6 +1,6 @@
 """The suite that every backend passes, for vLLM: what needs the engine runs where its environment is named.
 
-PRECISION_DEBUG_VLLM_PYTHON=/path/to/bin/python: see CONTRIBUTING.md.
+PRECISION_DEBUG_VLLM_PYTHON=/path/to/bin/python python -m pytest -m "" tests/test_vllm_contract.py: see CONTRIBUTING.md.
 """
 
 from __future__ import annotations

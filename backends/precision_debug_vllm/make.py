@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -147,7 +148,9 @@ class Server:
         except OSError as error:
             ended = _forking.pop(key, None)
             self._parent, said = None, "" if ended is None else ended.close()
-            what = said or f"{self.python}: {error.strerror or error}"
+            if said:
+                raise make_not_loaded_error(self.folder, self.mode, said) from error
+            what = f"{self.python}: {error.strerror or error}"
             raise make_not_run_error(self.folder, self.mode, what) from error
         finally:
             os.close(theirs_read)
@@ -191,10 +194,18 @@ class _Forking:
 
     def close(self) -> str:
         """End the process and all forks of it; the last line that it printed itself."""
-        self._ours.close()
+        with contextlib.suppress(OSError), self._ours:
+            self._ours.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold the same end open
         self._process.wait()
         with self._said:
             return _last_line(self._said)
+
+
+@atexit.register
+def _end_all() -> None:
+    for (owner, _, _), one in _forking.items():
+        if owner == os.getpid():
+            one.close()
 
 
 def _last_line(said: IO[bytes]) -> str:

@@ -62,10 +62,18 @@ def _find_counterpart(
         layer = next((part for part in path.split(".") if part.isdigit()), "")
         kept = [one for key, (one, _) in calls.items() if key.endswith(f"past_key_values.layers[{layer}].keys")]
         if kept:
-            return kept[0]
+            return _find_whole(kept[0], by_name)
     if what in {"rotated_q", "rotated_k"}:
         place = 0 if what == "rotated_q" else 1
         for meta in baseline:
             if _ATTENTION in meta.op_type and meta.call is not None and meta.call.scope == path:
                 return by_name.get(meta.inputs[place]) if len(meta.inputs) > place else None
     return None
+
+
+def _find_whole(kept: TensorMeta, by_name: Mapping[str, TensorMeta]) -> TensorMeta:
+    """Return all tokens' keys, of which a sliding window's cache keeps the last ones: what is cut out of a tensor."""
+    source = by_name.get(kept.inputs[0]) if len(kept.inputs) == 1 else None
+    here, there = (tuple(one.shape or ()) if one is not None else () for one in (kept, source))
+    cut = len(here) == len(there) == 4 and (here[:2], here[3:]) == (there[:2], there[3:]) and here != there
+    return source if cut and source is not None else kept

@@ -168,8 +168,15 @@ class Watch:
     def _arranged(self, value: Any, form: str) -> Any:
         if form == "flat":
             return value
-        apart = value.reshape(self.rows, self.tokens, *value.shape[1:])
+        apart = value.reshape(self.rows, -1, *value.shape[1:])
         return apart.transpose(1, 2) if form == "heads" else apart
+
+    def kept(self, value: Any, window: int | None) -> Any:
+        """Return what a cache keeps of tokens' keys or values: behind a sliding window nobody asks for them any more,
+        and transformers, beside which they are compared, keeps one fewer than it lets a token see."""
+        if not window or window > self.tokens or window < 2:
+            return value
+        return value.reshape(self.rows, self.tokens, *value.shape[1:])[:, 1 - window :].flatten(0, 1)
 
 
 def watch_modules(watch: Watch, model: Any) -> None:
@@ -235,7 +242,7 @@ def _watch_attention(watch: Watch, model: Any, name: str, parent: str, module: A
                 one = new[place]
                 apart = one.reshape(one.shape[0], heads[letter], -1)
                 of_layer = f"output.past_key_values.layers[{number}].{what}"
-                watch.outputs[of_layer] = (apart.clone(), watch.reads(one))
+                watch.outputs[of_layer] = (watch.kept(apart, module.sliding_window).clone(), watch.reads(one))
         return tuple(new)
 
     def after(_module: Any, given: Any, gave: Any) -> Any:
@@ -470,12 +477,11 @@ class Engine:
             self.watch.active = False
         if self.watch.logits is None:
             raise RuntimeError("it never ran these tokens in one step")
-        rest = [asked["rows"], asked["tokens"]]
         outputs = [OUTPUT, *self.watch.outputs]
         self._link.tell({"is": "done", "outputs": outputs})
         for name in outputs:
             value = self.watch.logits if name == OUTPUT else self.watch.outputs[name][0]
-            apart = value.reshape(*rest, *value.shape[1:])
+            apart = value.reshape(asked["rows"], -1, *value.shape[1:])
             apart = apart if name == OUTPUT else apart.transpose(1, 2)
             kind = str(apart.dtype).removeprefix("torch.")
             self._link.tell({"is": "output", "name": name, "dtype": kind, "shape": list(apart.shape)}, apart)
