@@ -15,7 +15,7 @@ import onnx
 import onnx_models
 import onnxruntime as ort
 import pytest
-from approval import holds_approved, raises_approved
+from approval import begins_approved, holds_approved, raises_approved
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -394,4 +394,4 @@ def test_that_constants_were_folded_for_quantize_dynamic_comes_first(tmp_path: P
     path, feeds = _dynamic_folder(tmp_path, transposed=True)
     report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=feeds)
     assert [one.code for one in report.target.notes if "folded" in one.code] == ["onnxruntime.folded_first"]
-    assert lead_sentences(report)[0].en.startswith("What ran is not the tool's own file: constants were folded")
+    assert begins_approved(lead_sentences(report)[0].en)
