@@ -787,12 +787,15 @@ def test_of_several_small_steps_the_largest_before_it_shows_is_named(
     cause: str, before: float, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None makes four times as much; what is out of bounds first made less of it than the one before."""
+    asked: list[bool] = []
     monkeypatch.setattr(
-        culprits, "find_cause", lambda _subject, _alone, name, by, poisons: (cause, {"amplifier": by}, (name,))
-    )
+        culprits, "find_cause",
+        lambda _subject, _alone, name, by, poisons: asked.append(poisons) or (cause, {"amplifier": by}, (name,)),
+    )  # fmt: skip
     errors = {"a": 0.004, "b": before, "c": 0.0173, "y": 0.02}
     found = accused({"a": 0.9}, {"a": 1.0}, errors, out=0.02)["a"]
     assert (found.amplifier, found.evidence["amplifier"], found.fails_first) == (named, named, "c")
+    assert asked == [False] * (2 if named == "b" else 1), "nothing of it becomes NaN or Inf"
 
 
 def test_an_iteration_that_reaches_no_output_has_no_share_beside_those_that_do() -> None:
@@ -917,3 +920,50 @@ def test_the_effect_that_says_most_is_that_at_an_output_it_reaches() -> None:
         assert found is not None
         assert found.at == at, others
     assert culprits._find_largest_effect([], sinks) is None
+
+
+def test_what_is_kept_with_a_culprit_ends_somewhere() -> None:
+    """However much of a model only moves its numbers: a search through all of it would find no end in a large one."""
+    graph = chained(100)
+    found = kept(dict.fromkeys(graph, 1e-4), graph=graph, types=dict.fromkeys(graph, "Reshape"))
+    assert found == tuple(graph)[:64]
+
+
+@pytest.mark.parametrize("whole", [1, 10])
+def test_a_loop_whose_iterations_break_and_have_no_share_is_its_first_one_that_breaks(
+    monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    """Beside an infinite error nobody has a share of it; of the iterations that were not tried none is made up."""
+    graph = {"s": (), "x@0": ("s",), "x@1": ("x@0",), "y": ("x@1",)}
+    found = subject_of({"s": 1e-4, "x@0": 1e-4, "x@1": 1e-4, "y": 0.09}, graph)
+    monkeypatch.setattr(Subject, "times", lambda _self, name: whole)
+    broken = {"x@0": [Effect(at="y", share=0.0)], "x@1": [Effect(at="y", share=0.0, non_finite=3)]}
+    shares = culprits._merge_iterations(found, broken, {"y": sink(0.09, non_finite=3)})
+    assert shares == {"x@0": (0.0, 0.0), "x@1": (0.0, 0.0)}
+
+
+def test_beyond_a_billion_units_the_suspects_order_decides() -> None:
+    """Of errors that large the size says nothing any more of who is worth a look first."""
+    subject = subject_of({"a": 1e-4, "b": 1e-4, "y": 0.09})
+    for order in (["a", "b"], ["b", "a"]):
+        assert list_candidates(subject, alone_of({"a": 1.2e9, "b": 3e9}), order) == order
+        assert list_candidates(subject, alone_of({"a": 0.6e9, "b": 0.9e9}), order) == ["b", "a"]
+
+
+@pytest.mark.parametrize(("non_finite", "asked"), [(0, False), (2, True)])
+def test_why_it_breaks_is_asked_where_it_breaks_something(
+    monkeypatch: pytest.MonkeyPatch, non_finite: int, asked: bool
+) -> None:
+    told: list[bool] = []
+    there = culprits.find_cause
+
+    def find(*given: Any, poisons: bool) -> Any:
+        told.append(poisons)
+        return there(*given, poisons=poisons)
+
+    monkeypatch.setattr(culprits, "find_cause", find)
+    graph = {"a": (), "b": ("a",), "c": ("b",), "d": ("c",), "y": ("d",)}
+    errors = {"a": 0.002, "b": 0.0055, "c": 0.0075, "d": 0.0125, "y": 0.02}
+    effects = [Effect(at="y", share=0.9, non_finite=non_finite)]
+    accused({"a": effects}, {"a": 1.0}, errors, out=0.02, graph=graph, sinks=(sink(0.02),))
+    assert told == [asked]
