@@ -274,25 +274,23 @@ def hook(tree: Path) -> ModuleType:
 
 
 @needs_compiler
-def test_a_built_library_belongs_to_its_sources_only(fresh: None, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_library_belongs_to_its_sources_only(
+    fresh: None, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled by hand, which needs no hatchling."""
     monkeypatch.delenv("PRECISION_DEBUG_KERNEL", raising=False)
-    assert hook(tree).build(tree) == ""
-    library = tree / "precision_debug" / "numbers" / "_kernel.so"
-    monkeypatch.setattr(native, "LIBRARY", library)
-    assert describe_kernel().startswith("C kernel, ")
-    source = library.with_name("kernel.c")
-    source.write_text(source.read_text() + "\n/* changed */\n")
-    assert holds_approved(kernel_status_again())
-
-
-@needs_compiler
-def test_compiling_by_hand_needs_no_hatchling(tree: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(without("hatchling", folder=tmp_path / "without"))}
     done = subprocess.run(
         [sys.executable, "hatch_build.py"], cwd=tree, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert (tree / "precision_debug" / "numbers" / "_kernel.so").exists()
+    library = tree / "precision_debug" / "numbers" / "_kernel.so"
+    assert library.exists()
+    monkeypatch.setattr(native, "LIBRARY", library)
+    assert describe_kernel().startswith("C kernel, ")
+    source = library.with_name("kernel.c")
+    source.write_text(source.read_text() + "\n/* changed */\n")
+    assert holds_approved(kernel_status_again())
 
 
 @needs_compiler
