@@ -813,3 +813,11 @@ def test_an_operator_that_lacks_what_the_baseline_lacks_has_an_error_of_its_own(
     found = measured(subject, "moved", exact, wrong, "replayed")
     assert (found.born_nan, found.born_inf) == (0, 0)
     assert found.rel_l2 == pytest.approx(0.1, rel=1e-4)
+
+
+def test_the_numbers_of_two_results_are_told_at_once_where_they_are_asked_for() -> None:
+    subject, exact = plain(), np.array([1.0, -2.0, 3.0], np.float32)
+    for wrong in (exact * np.float32(1.01), exact[:2], np.array([math.nan, 1, 1], np.float32)):
+        asked = introduced.measure(subject, "y", exact, wrong, "isolated")
+        assert asked == measured(subject, "y", exact, wrong)
+        assert (asked.name, asked.method, asked.elements) == ("y", "isolated", 3)
