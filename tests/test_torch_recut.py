@@ -157,6 +157,12 @@ def along():
     return Along(), given()
 
 
+def along_scaled():
+    net = Along()
+    net.last.weight.data[3] *= 1.5
+    return net, given()
+
+
 def one_norm_scaled():
     return OneNormScaled(), given()
 """
@@ -178,6 +184,7 @@ def compare(folder: Path, target: str, base: str) -> Report:
         ("apart", "by_head", "another order", {"q/addmm", "k/addmm", "v/addmm"}),
         ("gate_up", "gate", "part", {"gate/addmm", "up/addmm"}),
         ("along", "layers", "3 chunks along axis 1", {"norm/layer_norm", "relu"}),
+        ("along", "layers", "3 chunks along axis 0, of each sample", {"last/view", "last/addmm"}),
     ],
 )
 def test_the_same_work_cut_differently_is_compared(
@@ -197,6 +204,8 @@ def test_the_same_work_cut_differently_is_compared(
         ("by_head", "apart_scaled", "k/addmm"),
         ("fused_other", "apart", "v/addmm"),
         ("gate_up_scaled", "gate", "up/addmm"),
+        ("along_scaled", "layers", "last/addmm"),
+        ("layers", "along_scaled", "last/addmm"),
         ("one_norm_scaled", "layers", "norm/layer_norm"),
         ("layers", "one_norm_scaled", "layer_norm"),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ _NEAR = 0.3
 """Distance of directions up to which a piece is taken for its place in the whole; a fault may lie in it."""
 _BY_FAR = 4.0
 """How many times worse every other place must be."""
+_ROUNDED = 0.01
+"""Relative error up to which nothing better is looked for."""
 _SAME = 1e-3
 """Relative error up to which pieces are proved by their names and their values, though others hold the same numbers."""
 _PROBES = 16
@@ -36,7 +39,6 @@ _MOST = 1 << 22
 """Products of two lengths up to which every place is tried."""
 _COUNTER = re.compile(r"[@#]\d+|_\d+(?=/|$)")
 """What calls of one module, and exporters, append to the names of what runs again."""
-_PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "matmul", "linear", "gemm", "matmul_v2", "fc"})
 _VIEWS = frozenset({
     "cast", "clone", "contiguous", "expand", "flatten", "identity", "permute", "reshape", "squeeze", "t", "transpose",
     "unsafe_view", "unsqueeze", "view",
@@ -47,12 +49,14 @@ _NO_WORK = frozenset({"Input", "Constant", "Output", "Parameter", "feed", "data"
 @dataclass(frozen=True, kw_only=True)
 class Joined:
     """Tensors of one side that are shown as one, under the first one's name: concatenated along an axis. sizes: theirs
-    there."""
+    there. order: where each place of the whole is then, () for in this order: positions of several samples that are
+    rows of one matrix lie apart."""
 
     sources: tuple[str, ...]
     axis: int
     sizes: tuple[int, ...]
     shape: tuple[int, ...]
+    order: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -121,16 +125,20 @@ def find_recut(base: Listing, target: Listing, known: Mapping[str, str]) -> Recu
     for whole, pieces, swapped, search in (
         (here, there, False, _put_together), (there, here, True, _put_together),
         (here, there, False, _cut_padding), (there, here, True, _cut_padding),
+        (here, there, False, _put_together_views), (there, here, True, _put_together_views),
     ):  # fmt: skip
         for meta in list(whole.free()):
             group = search(meta, whole, pieces)
             if group is None:
                 continue
+            group = _find_better(group, meta, whole, pieces) or group
             used, shown = _show(meta, group, whole, pieces, swapped=swapped)
             whole.taken.add(meta.name)
             pieces.taken.update(group.names)
             whole.group_of[meta.name] = pieces.group_of[group.names[0]] = meta.name
             pieces.group_of.update(dict.fromkeys(group.names, meta.name))
+            if group.is_in_order:
+                pieces.layout_of[group.names[0]] = group.axis, tuple(map(len, group.places))
             found = dataclasses.replace(
                 found, base=(*found.base, *used[swapped]), target=(*found.target, *used[not swapped]),
                 pairs={**found.pairs, **shown},
@@ -148,10 +156,16 @@ class _Group:
     places: tuple[Array, ...]
     cut: Index = ()
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the pieces follow each other."""
+        places = np.concatenate(self.places) if self.places else np.zeros(0)
+        return bool(self.places) and bool((np.diff(places) == 1).all())
+
 
 class _Side:
     """partner: of tensors that are paired, the other side's name. group_of: what those are part of, or cut into.
-    cuts: how padding was cut away."""
+    cuts: how padding was cut away. layout_of: axis and sizes of the chunks that one is the first of, or reads."""
 
     def __init__(self, listing: Listing, partner: Mapping[str, str]) -> None:
         self.metas = {meta.name: meta for meta in listing.tensors}
@@ -161,6 +175,7 @@ class _Side:
         self.group_of: dict[str, str] = {}
         self.partner = partner
         self.cuts: set[tuple[int, int, int]] = set()
+        self.layout_of: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._signs: dict[tuple[str, int], Array] = {}
 
     def free(self) -> Iterator[TensorMeta]:
@@ -204,7 +219,7 @@ class _Side:
 def _kind_of(meta: TensorMeta) -> str:
     last = re.split(r"::|[.]", meta.op_type.lower())
     name = next((part for part in reversed(last) if part not in {"default", "int", "tensor", "self", "scalar"}), "")
-    return "product" if name.strip("_") in _PRODUCTS else name.strip("_")
+    return name.strip("_")
 
 
 def _is_same_kind(one: str, other: str) -> bool:
@@ -216,14 +231,47 @@ def _stem_of(name: str) -> str:
     return _COUNTER.sub("", name)
 
 
-def _put_together(meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None:
+def _find_better(group: _Group, meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None:
+    """Return pieces of whichever operator that are the tensor's numbers, where those of its own operator are not: a
+    layer's bias may be added by another one there. None where those found agree, or none agree better."""
+    error = _measure_error(group, meta, whole, pieces)
+    if group.cut or error <= _ROUNDED:
+        return None
+    better = _put_together(meta, whole, pieces, list(pieces.free()), by_values=True)
+    return better if better and _measure_error(better, meta, whole, pieces) * _BY_FAR < error else None
+
+
+def _measure_error(group: _Group, meta: TensorMeta, whole: _Side, pieces: _Side) -> float:
+    value = whole.values[meta.name]
+    if group.cut:
+        return 0.0
+    found = np.zeros_like(value)
+    for name, place in zip(group.names, group.places, strict=True):
+        found[(slice(None),) * group.axis + (place,)] = pieces.values[name]
+    size = float(np.linalg.norm(value))
+    return float(np.linalg.norm(np.nan_to_num(found - value))) / size if size else 0.0
+
+
+def _put_together_views(meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None:
+    """Return pieces of a tensor that only shows another one's numbers, whichever operators made them: what is one
+    operator there may be two here, and the view is what both have."""
+    of_any = list(pieces.free()) if _kind_of(meta) in _VIEWS else [o for o in pieces.free() if _kind_of(o) in _VIEWS]
+    return _put_together(meta, whole, pieces, of_any)
+
+
+def _put_together(
+    meta: TensorMeta, whole: _Side, pieces: _Side, of_any: Sequence[TensorMeta] | None = None, *,
+    by_values: bool = False,
+) -> _Group | None:  # fmt: skip
     shape, kind = whole.values[meta.name].shape, _kind_of(meta)
-    of_kind = [one for one in pieces.free() if _is_same_kind(_kind_of(one), kind)]
+    of_kind = of_any
+    if of_kind is None:
+        of_kind = [one for one in pieces.free() if _is_same_kind(_kind_of(one), kind)]
     for axis in range(len(shape)):
         fitting = [one for one in of_kind if _fits_along(axis, pieces.values[one.name].shape, shape)]
         if not fitting:
             continue
-        work = _Tiling(meta, axis, whole, pieces)
+        work = _Tiling(meta, axis, whole, pieces, by_values)
         found = work.by_name(fitting) or work.by_place(fitting) or work.by_column(fitting)
         if found is not None:
             return found
@@ -243,6 +291,8 @@ class _Tiling:
     axis: int
     whole: _Side
     pieces: _Side
+    by_values: bool = False
+    """Whether names decide nothing."""
 
     @property
     def _length(self) -> int:
@@ -259,14 +309,48 @@ class _Tiling:
         own = _stem_of(self.meta.name)
         for stem in sorted(families, key=lambda stem: stem != own):
             family = families[stem]
+            if self.by_values and stem == own:
+                continue
             if len(family) < 2 or sum(map(self._size, family)) != self._length:
                 continue
             starts = np.cumsum([0, *map(self._size, family)])
             sure = sum(
                 self._size(one) for one, start in zip(family, starts, strict=False) if self._is_at(one, int(start))
             )
-            if 2 * sure >= self._length or (stem == own and self.whole.reads_the_same(self.meta, family, self.pieces)):
+            if 2 * sure >= self._length:
                 return self._group(family)
+            if (apart := self._lay_out_samples(family)) is not None:
+                return apart
+            if stem == own and self.whole.reads_the_same(self.meta, family, self.pieces):
+                return self._lay_out_as_read(family)
+        return None
+
+    def _lay_out_as_read(self, family: Sequence[TensorMeta]) -> _Group | None:
+        """Return chunks that lie as those do which they read, all of them, whatever a fault makes of their values; None
+        where these lie otherwise, or nobody knows how."""
+        layouts = {(self.axis, tuple(map(self._size, family)))}
+        for name in self.pieces.read_by(family[0]):
+            layouts.add(self.pieces.layout_of.get(name, (-1, ())))
+        return self._group(family) if len(layouts) == 1 else None
+
+    def _lay_out_samples(self, family: Sequence[TensorMeta]) -> _Group | None:
+        """Return chunks of the positions of several samples, whose rows lie apart in the whole; None where they do not
+        fit."""
+        sizes = [self._size(one) for one in family]
+        rows = self.whole.sign(self.meta.name, self.axis)
+        for samples in range(2, math.gcd(*sizes) + 1):
+            if any(size % samples for size in sizes):
+                continue
+            starts = np.cumsum([0, *(size // samples for size in sizes)])
+            of_sample = np.arange(samples)[:, None] * starts[-1]
+            places = [(of_sample + np.arange(a, b)).ravel() for a, b in itertools.pairwise(starts)]
+            near = sum(
+                len(place) for one, place in zip(family, places, strict=True)
+                if _measure_apart(self.pieces.sign(one.name, self.axis), rows[place]) * _BY_FAR
+                <= max(_measure_apart(self.pieces.sign(one.name, self.axis), np.roll(rows[place], 1, 0)), _SAME)
+            )  # fmt: skip
+            if 2 * near >= self._length:
+                return _Group(names=tuple(one.name for one in family), axis=self.axis, places=tuple(places))
         return None
 
     def by_place(self, fitting: Sequence[TensorMeta]) -> _Group | None:
@@ -465,9 +549,10 @@ def _show(
     sizes = tuple(len(place) for place in group.places)
     contiguous = all(place[-1] - place[0] + 1 == len(place) for place in group.places)
     stems = {_stem_of(name) for name in group.names}
-    if contiguous and (group.axis < len(shape) - 1 or len(stems) == 1):
-        joined = Joined(sources=group.names, axis=group.axis, sizes=sizes, shape=shape)
-        text = f"{len(sizes)} chunks along axis {group.axis}"
+    if (contiguous and group.axis < len(shape) - 1) or len(stems) == 1:
+        order = () if contiguous else tuple(np.argsort(np.concatenate(group.places)).tolist())
+        joined = Joined(sources=group.names, axis=group.axis, sizes=sizes, shape=shape, order=order)
+        text = f"{len(sizes)} chunks along axis {group.axis}" + ("" if contiguous else ", of each sample")
         return ((), (joined,)), dict([pair(meta.name, joined.name, text)])
     parts: list[Part] = []
     pairs: dict[str, tuple[str, str]] = {}
@@ -479,7 +564,7 @@ def _show(
         part = Part(name=name if free else f"{meta.name}[part {number}]", source=meta.name, where=where, shape=size,
                     whole=shape)  # fmt: skip
         parts.append(part)
-        order = f"{place[0]} to {place[-1]}" if contiguous else "in another order"
-        text = f"part {number} of {len(sizes)} of {meta.name}: axis {group.axis}, {order}"
+        lies = f"{place[0]} to {place[-1]}" if contiguous else "in another order"
+        text = f"part {number} of {len(sizes)} of {meta.name}: axis {group.axis}, {lies}"
         pairs.update([pair(part.name, name, text)])
     return ((tuple(parts), ()), pairs)

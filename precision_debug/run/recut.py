@@ -160,7 +160,7 @@ class RecutSession:
                 waiting[name] = np.array(as_array(tensor, name=name))
                 if name == joined.sources[-1] and waiting.keys() >= set(joined.sources):
                     chunks = [waiting.pop(one) for one in joined.sources]
-                    hook(op_type, joined.name, np.concatenate(chunks, joined.axis))
+                    hook(op_type, joined.name, _join(joined, chunks))
             elif name in self._parts:
                 whole = as_array(tensor, name=name)
                 for part in self._parts[name] if whole.shape == self._parts[name][0].whole else ():
@@ -184,7 +184,7 @@ class RecutSession:
                 own = as_array(tensor, name=name)
                 if name == joined.sources[0]:
                     put.pop(joined.name, None)
-                    whole = np.concatenate([own, *(usual[one] for one in joined.sources[1:])], joined.axis)
+                    whole = _join(joined, [own, *(usual[one] for one in joined.sources[1:])])
                     new = replace(op_type, joined.name, whole)
                     if new is not None and np.shape(new) == whole.shape:
                         put[joined.name] = whole, np.asarray(new)
@@ -212,7 +212,7 @@ class RecutSession:
                 self._replacer.held(source, np.ascontiguousarray(chunk))
                 for source, chunk in zip(joined.sources, _split(joined, np.asarray(value)), strict=True)
             ]
-            return None if any(one is None for one in found) else np.concatenate(found, joined.axis)
+            return None if any(one is None for one in found) else _join(joined, found)
         if part is not None and np.shape(value) == part.shape:
             whole = np.zeros(part.whole, np.asarray(value).dtype)
             whole[part.where] = value
@@ -278,7 +278,14 @@ class RecutSession:
         return found
 
 
+def _join(joined: Joined, chunks: Sequence[Any]) -> Array:
+    whole = np.concatenate(chunks, joined.axis)
+    return whole.take(joined.order, joined.axis) if joined.order else whole
+
+
 def _split(joined: Joined, whole: Array) -> list[Array]:
+    if joined.order:
+        whole = whole.take(np.argsort(joined.order), joined.axis)
     return np.split(whole, np.cumsum(joined.sizes)[:-1], joined.axis)
 
 
