@@ -31,11 +31,15 @@ import onnx
 from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
 model = onnx.load({model!r})
+kept = {nodes!r}
+# a constant that only kept nodes read stays as it is, where it is a node of its own too
+others = {{name for node in model.graph.node if node.name not in kept for name in node.input}}
+for node in model.graph.node:
+    if node.op_type == "Constant" and node.output[0] not in others:
+        node.name = node.output[0]
+        kept.append(node.name)
 own = {{node.name for node in model.graph.node}}
-model = convert_float_to_float16(
-    model, keep_io_types=True, op_block_list={types},
-    node_block_list={nodes!r},
-)
+model = convert_float_to_float16(model, keep_io_types=True, op_block_list={types}, node_block_list=kept)
 # between two kept nodes it casts to float16 and back: the second reads what the first one gave
 casts = {{node.output[0]: node for node in model.graph.node if node.op_type == "Cast" and node.name not in own}}
 for node in model.graph.node:
