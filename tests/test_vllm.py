@@ -62,7 +62,7 @@ def test_a_folder_of_no_language_model_is_refused(tmp_path: Path) -> None:
 
 @needs_engine
 @pytest.mark.parametrize(
-    "kind", [pytest.param("llama", marks=slow), pytest.param("qwen3", marks=slow), "mistral", "mixtral"]
+    "kind", ["mistral", *(pytest.param(one, marks=slow) for one in ("llama", "qwen3", "mixtral"))]
 )
 def test_a_healthy_model_is_the_same_to_rounding(tmp_path: Path, kind: str) -> None:
     """Every module of vLLM's has its partner, projections apart and sums put together; all tokens are compared."""
@@ -170,6 +170,7 @@ def test_a_head_in_float32_is_vllms_own_option(tmp_path: Path) -> None:
     assert types == ["bfloat16", "float32"]
 
 
+@slow
 @needs_engine
 def test_padding_is_refused(tmp_path: Path) -> None:
     session = opened(llama_folders.write(tmp_path / "llama"))
