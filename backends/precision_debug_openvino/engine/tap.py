@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 __all__ = ["NAME", "Receive", "make_tap_types"]
 
 Receive = Callable[[int, Any], Any]
@@ -17,6 +19,24 @@ Receive = Callable[[int, Any], Any]
 
 NAME = "precision_debug_tap_"
 """What an operator of ours is called, before its number."""
+
+
+def _read(tensor: Any) -> Any:
+    """Return the engine's own array; bfloat16, whose bits it gives as another type's, in float32."""
+    if tensor.get_element_type().get_type_name() != "bf16":
+        return tensor.data
+    return (np.array(tensor.data).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def _write(tensor: Any, value: Any) -> None:
+    """Put an array into a tensor of the engine; floats are rounded to bfloat16 where that is what it holds."""
+    if tensor.get_element_type().get_type_name() != "bf16":
+        tensor.data[...] = value
+        return
+    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16  # to nearest, ties to even
+    kept = np.where(np.isfinite(value), rounded, bits >> 16)
+    tensor.data.view(np.uint16)[...] = kept.astype(np.uint16)
 
 
 @functools.cache
@@ -45,11 +65,11 @@ def make_tap_types() -> tuple[Any, Any]:
         def evaluate(self, outputs: Any, inputs: Any) -> bool:
             source, out = inputs[0], outputs[0]
             out.shape = source.shape
-            new = self.receive(self.number, source.data)
+            new = self.receive(self.number, _read(source))
             if new is None:
                 source.copy_to(out)
             else:
-                out.data[...] = new
+                _write(out, new)
             return True
 
     class Beside(Tap):
@@ -58,7 +78,7 @@ def make_tap_types() -> tuple[Any, Any]:
 
         def evaluate(self, outputs: Any, inputs: Any) -> bool:
             outputs[0].data[...] = 0
-            self.receive(self.number, inputs[0].data)
+            self.receive(self.number, _read(inputs[0]))
             return True
 
     return Through, Beside
