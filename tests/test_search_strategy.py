@@ -795,3 +795,13 @@ def test_what_a_spent_oracle_has_seen_is_told_although_units_were_refused_since(
     assert oracle.left == 0
     assert oracle.smallest() == {0, 1, 2}
     assert oracle.list_larger(frozenset({1}))[0] == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("runs", "minimal"), [(3, False), (20, True)])
+def test_a_rough_choice_is_called_minimal_where_each_unit_was_tried_without(runs: int, minimal: bool) -> None:
+    """Both need three units and differ in the error, so that each has to be dropped anew: three runs are too few."""
+    units, groups = chain(20), [one(4, 0.3), one(9, 0.3), one(14, 0.3)]
+    chooses = judging(20, needing(4, 9, 14))
+    judges = judging(20, needing(4, 9, 14, noise=0.1), runs=runs)
+    found = minimise(judges, units, lambda _kept: groups, rough=chooses)
+    assert (found.state, found.kept, found.minimal) == ("found", {4, 9, 14}, minimal)
