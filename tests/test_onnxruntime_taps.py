@@ -407,3 +407,35 @@ def test_without_a_c_compiler_the_same_culprits_causes_and_fixes_are_found(tmp_p
     assert "('square', 'overflow'" in told[0].stdout
     assert "square" in told[0].stdout.partition("--option")[2]
     assert "True" in told[1].stderr
+
+
+@pytest.mark.parametrize("view", ["Unsqueeze", "Reshape", "Identity"])
+def test_what_is_put_in_place_of_a_view_stands_in_no_other_form_of_the_tensor(view: str, tmp_path: Path) -> None:
+    """A reshaped tensor has the memory of what it is made of: an error that was put into one form of it was in all of
+    them, so that an operator was blamed for an output that it does not reach."""
+    more = {"Unsqueeze": ["axes"], "Reshape": ["shape"], "Identity": []}[view]
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["r"], name="r"),
+        helper.make_node(view, ["r", *more], ["one"], name="one"),
+        helper.make_node(view, ["r", *more], ["two"], name="two"),
+        helper.make_node("Neg", ["one"], ["y"], name="y"),
+        helper.make_node("Neg", ["two"], ["z"], name="z"),
+    ]
+    weights = {"axes": np.array([0]), "shape": np.array([2, 2])}
+    outputs = [onnx_models.value("y"), onnx_models.value("z")]
+    model = onnx_models.model(nodes, [onnx_models.value("x", [4])], outputs, weights)
+    onnx.save(model, tmp_path / "views.onnx")
+    feeds = {"x": np.float32([1, 2, 3, 4]) / 4}
+    files = ModelFiles(model_file=str(tmp_path / "views.onnx"))
+    spec = SessionSpec(model=files, mode="ort_fp32", work_dir=str(tmp_path))
+    session = OnnxRuntimeBackend().open(spec, [feeds])
+    plain = session.run(feeds)
+
+    def put(_op: str, name: str, tensor: Any) -> Any:
+        return np.array(tensor) + 1 if name == "one" else None
+
+    for names in (None, {"one"}):
+        found = session.run_replacing(feeds, put, names)
+        np.testing.assert_array_equal(found["z"], plain["z"])
+        np.testing.assert_allclose(found["y"], plain["y"] - 1, rtol=1e-6)
+    session.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.onnx.graph import copy_but, iterate_subgraphs
+from precision_debug.onnx.graph import copy_but, iterate_subgraphs, list_outer_reads
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.types import elem_of
 
@@ -93,6 +93,8 @@ class _Builder:
         if loops:
             nodes.append(self._tap(_MARKER, Tap(event="iterate", loop=key)))
         made_by_nodes = {name for node in graph.node for name in node.output}
+        reads = Counter(name for node in graph.node for name in (*node.input, *list_outer_reads(node)))
+        reads.update(item.name for item in graph.output)
         for entry in [e for (scope, name), found in self.by_key.items() if scope == key for e in found]:
             if entry.value.node is None and entry.value.name not in made_by_nodes:
                 raw = self._raw(entry)
@@ -111,6 +113,9 @@ class _Builder:
                         nodes.append(self._tap(_MARKER, Tap(event="enter", loop=inside)))
                     self.graph(inner, inside, node.op_type in {"Loop", "Scan"})
             kept = _copy_of(node)
+            shares = self.writing and node.op_type in _SHARE_MEMORY and reads[node.input[0]] > 1
+            if shares and any(one.meta.dtype in _COPIED for one in self.by_key.get((key, node.output[0]), ())):
+                nodes.append(_make_copy(kept))
             nodes.append(kept)
             made: list[_Loan] = []
             for place, output in enumerate(node.output):
@@ -195,6 +200,8 @@ def insert_taps(
     proto = copy_but(model.proto, graph="initializer")
     builder = _Builder(entries, session, lending, writing, "DeviceTap" if on_device else "Tap", exchanging)
     builder.graph(proto.graph, (), False)
+    if writing:
+        proto.graph.initializer.append(numpy_helper.from_array(np.zeros(0, np.int64), _NO_SHAPE))
     if any(tap.event for tap in builder.taps):
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))
     proto.graph.initializer.extend(model.proto.graph.initializer)
@@ -211,3 +218,21 @@ def _copy_of(node: Any) -> Any:
     copy = type(node)()
     copy.CopyFrom(node)
     return copy
+
+
+_NO_SHAPE = f"{_PREFIX}.no_shape"
+_SHARE_MEMORY = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity"})
+_COPIED = frozenset({"float32", "float64", "float16", "int64", "int32"})
+
+
+def _make_copy(node: Any) -> Any:
+    """Return the operator that gives a node memory of its own, and let the node read that.
+
+    What such an operator gives is the memory of what it reads: a number that is put there would stand in that tensor
+    and in all its other forms, too."""
+    from onnx import helper
+
+    own = f"{_PREFIX}.own.{node.output[0]}"
+    copied = helper.make_node("Expand", [node.input[0], _NO_SHAPE], [own], name=own)
+    node.input[0] = own
+    return copied
