@@ -273,7 +273,7 @@ def test_links_lead_somewhere() -> None:
                          ids=lambda page: str(page.relative_to(ROOT)))  # fmt: skip
 def test_a_guide_names_what_exists(page: Path) -> None:
     """Words in capitals and <…> stand for what a reader puts there."""
-    folders = [ROOT / name for name in ("precision_debug", "backends", "tests", "docs")]
+    folders = [ROOT / name for name in ("precision_debug", "backends", "tests", "docs", ".ci")]
     there = [*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.*"))]
     files = [f"/{path.relative_to(ROOT)}" for path in there]
     prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
