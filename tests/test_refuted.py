@@ -26,12 +26,13 @@ def evaluation(error: float | None, executed: Executed | None = SOME) -> Evaluat
     return Evaluation(kept=(), mode="ort_int8", passes=False, error=error, executed=executed)
 
 
-def point(groups: Any, found: Evaluation) -> TradePoint:
-    return TradePoint(what="curve", kept=len(groups), error=found.error, passes=found.passes)
+def point(found: Evaluation) -> TradePoint:
+    return TradePoint(what="curve", kept=len(found.kept), error=found.error, passes=found.passes)
 
 
 def outcome(seen: dict[Any, Evaluation], *, whole: float = 1e-6) -> TradePoint | None:
     kept = ToKeep(of=60, tried=TriedFix(state="none", before=BEFORE, whole=whole))
+    seen = {units: dataclasses.replace(found, kept=tuple(map(str, units))) for units, found in seen.items()}
     tried = note_kept_in_vain(kept, seen, THEIRS, BEFORE, ALL, point).tried
     assert tried is not None
     return tried.in_vain

@@ -20,6 +20,10 @@ CASES: list[Case] = []
 Build = Callable[[Graph], Sequence[str]]
 
 
+LABELLED: dict[str, Any] = {"per_channel": True, "pre_process": True}
+"""What of the quantiser labels of ``ort_int8`` are about: its guide's two steps, in place of the bare call."""
+
+
 def case(
     kind: str, modes: str, who: Sequence[str] = (), why: Sequence[str] = (), *, opset: int = 17, **options: Any
 ) -> Callable[[Build], Build]:
@@ -335,7 +339,7 @@ def outlier_feature_dynamic(g: Graph) -> Sequence[str]:
     return [g.op("Sub", [y, x], "out")]
 
 
-@case("benign", "ort_int8")  # its optimiser folds the scale into the weights
+@case("benign", "ort_int8", **LABELLED)  # its optimiser folds the scale into the weights
 def outlier_weight_folded(g: Graph) -> Sequence[str]:
     x = g.conv(image(g), 3, 16, "c")
     g.weights["c.w"][11] *= 300
@@ -589,7 +593,7 @@ def long_products(g: Graph) -> Sequence[str]:
 
 
 @clean("ort_fp16_sim ort_bf16_sim ort_int8_dynamic ort_opt")
-@case("coarse", "ort_int8", ["prob"], ["coarse"])  # at 3 units; its rounding is 96 % of that
+@case("coarse", "ort_int8", ["prob"], ["coarse"], **LABELLED)  # at 3 units; its rounding is 96 % of that
 def zoo(g: Graph) -> Sequence[str]:
     return _zoo(g)
 
