@@ -106,18 +106,24 @@ def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(tmp_path: Path) ->
     assert "Convolution" in culprit.op_types
     own = {row.name: row.introduced.rel_l2 for row in report.rows if row.introduced is not None}
     assert own["y"] == 0
-    assert all(row.introduced is not None for row in report.rows if row.comparison is not None)
+    # what only a further compiled model shows, inside of a layer, is compared and no more
+    inside = {"Convolution", "Add"}
+    assert {row.op_type for row in report.rows if row.comparison is not None and row.introduced is None} <= inside
 
 
-def test_nobody_is_blamed_for_what_every_layer_adds(tmp_path: Path) -> None:
-    """Before, the softmax was, for the error of all nine convolutions."""
+def test_the_last_operator_is_not_blamed_for_what_every_layer_adds(tmp_path: Path) -> None:
+    """Before, the softmax was, for the error of all nine convolutions. The wide channel is a third of it, and repairing
+    whoever is named takes a part of it away."""
     explanation = in_int8(tmp_path, 8, brought_back=True).explanation
-    assert (explanation.state, explanation.culprits) == ("diffuse", ())
+    assert [(one.name, one.cause) for one in explanation.culprits][:1] == [("scaled", "outlier_channel")]
+    assert "y" not in {one.name for one in explanation.culprits}
+    assert all((one.repaired or 0.0) < (explanation.actual or 0.0) for one in explanation.culprits)
     assert max(explanation.budget, key=lambda name: explanation.budget[name]) == "scaled"
 
 
 def test_an_error_of_many_operators_is_offered_what_helped_too(tmp_path: Path) -> None:
-    """Nobody is named, and so, before, nothing was tried and nothing stood there to type."""
+    """What one calibration for all sets promises to hold only lessens the error where it is calibrated as it is pasted:
+    nothing was offered then."""
     report = in_int8(tmp_path, 8, brought_back=True)
     kept = report.to_keep
     assert kept is not None
@@ -127,11 +133,9 @@ def test_an_error_of_many_operators_is_offered_what_helped_too(tmp_path: Path) -
     assert kept.tried.before is not None
     assert kept.tried.after <= kept.tried.before / 2
     assert kept.option.startswith("--option 'nodes_to_exclude=")
-    said = lead_sentences(report)
-    assert said[0].en.startswith("Diffuse: no single culprit.")
-    assert said[1].en.startswith("Tried: keeping ")
+    assert any(one.en.startswith("Tried: keeping ") for one in lead_sentences(report))
     labels = [line[0].text for line in blame(report).lines]
-    assert labels[-2:] == [PASTE, NEXT]
+    assert {PASTE, NEXT} <= {*labels}
 
 
 def test_the_next_command_is_the_comparisons_own(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ class FixFinder:
     on_set: Callable[[int, int, float], None] = lambda _number, _most, _seconds: None
     begun: float = field(default_factory=time.monotonic)
     vain: dict[Kept, JudgedSet] = field(default_factory=dict)
+    lessened: dict[Kept, Evaluation] = field(default_factory=dict)
     ran: int = 0
     stopped: bool = False
     rough: bool = True
@@ -115,7 +116,7 @@ class FixFinder:
         self.oracle = self._asked_by(self.most)
         self.confirmed: dict[Kept, Evaluation | None] = {}
         self._named: tuple[str, ...] = ()
-        self._has_next = self.again is not None
+        self._has_next, self._growing, self._floor = self.again is not None, False, 0
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """Return what to paste, with what it brought; without an option where nothing brought anything."""
@@ -126,6 +127,9 @@ class FixFinder:
             self.vain, self.rough = dict(self.oracle.asked), False
             self.oracle = self._asked_by(0)
             kept = self._searched(0)
+        if kept is None and self.lessened:
+            kept, again = min(self.lessened.items(), key=lambda item: item[1].size)
+            self.confirmed[kept], self.oracle.asked[kept] = again, self._as_judged(kept, again)
         return self._nothing() if kept is None else self._to_keep(kept)
 
     @property
@@ -151,8 +155,7 @@ class FixFinder:
             self.oracle.allow(len(units) + _AGAIN)
             minimise(self.oracle, units, self._rank)
         self._growing = False
-        best = self._best()
-        if best is None:
+        if (best := self._best()) is None:
             return None
         best = self._with_floor(best)
         smallest = self._smaller(best, most)
@@ -203,8 +206,6 @@ class FixFinder:
             raise Spent
         return self._judged(kept)
 
-    _growing = False
-
     def _judged(self, kept: Kept) -> JudgedSet:
         self.ran += 1
         self.on_set(self.ran, max(self.most, self.ran), time.monotonic() - self.begun)
@@ -236,7 +237,6 @@ class FixFinder:
     def _again_so(self, kept: Kept) -> Evaluation | None:
         """Return a set run once more in a session of its own, on the other inputs too; None where that does not give
         what it gave, or it does not help there.
-
         Of few names, what only moves the numbers of a kept operator is left out if the rest does without. The one run
         of a model that takes long is not repeated, unless it was rough: then what is not near to it is run a third
         time."""
@@ -259,8 +259,12 @@ class FixFinder:
                 self.oracle.asked[kept] = self._as_judged(kept, again)
             first = again.sizes[0]
             again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
-        same = bool(again.held) and (again.held[0] or not before.passes)
-        return again if self.rule.confirms(first, again) and self._stays(again) and same else None
+        if not (self.rule.confirms(first, again) and self._stays(again)):
+            return None
+        if again.held and (again.held[0] or not before.passes):
+            return again
+        self.lessened[kept] = again  # one calibration for all sets promised more; as it is pasted it helps
+        return None
 
     def _found(self, kept: Kept) -> Evaluation:
         found = self.oracle.asked[kept].found
@@ -283,7 +287,6 @@ class FixFinder:
 
     def _with_floor(self, best: Kept) -> Kept:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
-
         An engine that widens what lies between kept operators too gives that up for a part of them already: then what
         leaves as many operators low as that set does is as good."""
         if self._gives_up(best) and _runs_low(self._found(best)):
@@ -292,8 +295,6 @@ class FixFinder:
                 if judged.found is not None:
                     self.oracle.asked[kept] = self._as_judged(kept, judged.found)
         return self._best() or best
-
-    _floor = 0
 
     def _rank_of(self, kept: Kept) -> tuple[bool, int, float]:
         judged = self.oracle.asked[kept]
@@ -304,9 +305,8 @@ class FixFinder:
 
     def _trade(self, of: int) -> tuple[TradePoint, ...]:
         """Of the smaller sets that were run, those with the least error of their size and below."""
-        ran = self.seen
-        smaller = {one: found.size for one, found in ran.items() if len(one) < of}
-        return tuple(self.point(ran[one]) for one in list_unbettered(smaller, self.rule.before[0])[-_TOLD:])
+        smaller = {one: found.size for one, found in self.seen.items() if len(one) < of}
+        return tuple(self.point(self.seen[one]) for one in list_unbettered(smaller, self.rule.before[0])[-_TOLD:])
 
     def point(self, found: Evaluation) -> TradePoint:
         """Return a set as it is told of."""
@@ -356,8 +356,8 @@ class FixFinder:
         if self.oracle.left <= 0 or self._late():
             return None
         self.oracle.end_after(self.oracle.left - 1)
-        keys = self.keepable.units.keys(self.oracle.all)
-        return self.trials.run(keys, self.samples[:1], timed=False, beside=self.beside).slower
+        every = self.keepable.units.keys(self.oracle.all)
+        return self.trials.run(every, self.samples[:1], timed=False, beside=self.beside).slower
 
     def _nothing(self) -> ToKeep:
         """Return what came of everything that can be kept says where else to look."""
