@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import BackendUnavailable, UsageError
-from .reasons import CORE, Catalogue, Wording, say
+from .reasons import CORE, Catalogue, Reason, Wording, say
 from .records import ModelFiles, RunMode
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ __all__ = [
     "GROUP",
     "Plugin",
     "backends",
+    "explain_host_only",
     "find",
+    "find_behind_door",
     "find_wording",
     "import_from_door",
     "is_mode_like",
@@ -107,13 +109,27 @@ def list_behind_door(door: str) -> Mapping[str, str]:
     return {name: target for doors in products().values() for name, target in doors.get(door, {}).items()}
 
 
-def import_from_door(door: str, name: str) -> Any:
-    """Import what a product put behind a door. Raises UsageError where no product that is here did."""
+def find_behind_door(door: str, name: str) -> Any:
+    """Import what a product put behind a door; None where no product that is here did."""
     module, _, attribute = list_behind_door(door).get(name, "").partition(":")
     if not module:
-        raise UsageError(say("no_product"), where=name, hint=say("install_whole"))
+        return None
     found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
+
+
+def import_from_door(door: str, name: str) -> Any:
+    """Import what a product put behind a door. Raises UsageError where no product that is here did."""
+    found = find_behind_door(door, name)
+    if found is None:
+        raise UsageError(say("no_product"), where=name, hint=say("install_whole"))
+    return found
+
+
+def explain_host_only(name: str) -> Reason | None:
+    """Return why tensors of a card are compared in the host's memory where no product that is here has what compares
+    them (door "comparers"); None where one has."""
+    return None if name in list_behind_door("comparers") else say("no_device_product")
 
 
 def find_wording(code: str) -> Wording | None:

@@ -1,4 +1,4 @@
-/* The part of the CUDA driver's interface that numbers/cuda/driver.py calls, over the host's memory and the kernels' own
+/* The part of the CUDA driver's interface that numbers/cuda.py calls, over the host's memory and the kernels' own
  * text: it shows that each call is made with the arguments that the interface has.
  */
 #include "cuda_emulated.cpp"

@@ -1,4 +1,4 @@
-"""A device for numbers.cuda.device whose memory is the host's, and whose kernels are the same text, compiled by g++."""
+"""A device for products.device whose memory is the host's, and whose kernels are the same text, compiled by g++."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.numbers.cuda.device import DeviceArray
+from precision_debug.numbers.cuda import DeviceArray
 
 
 @functools.cache
@@ -22,10 +22,10 @@ def emulated() -> Path:
     """The library of the kernels, and of the driver's interface (see test_cuda_driver); compiled once a process."""
     here, made = Path(__file__).resolve().parent, Path(tempfile.mkdtemp(prefix="emulated-"), "emulated.so")
     atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
-    sources = here.parent / "precision_debug" / "numbers"
+    sources = here.parent / "precision_debug"
     quiet = "-Wno-unknown-pragmas"
     words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet, "-o", made,
-             f"-I{sources}", f"-I{sources}/cuda", here / "cuda_driver_emulated.cpp"]  # fmt: skip
+             f"-I{sources}/numbers", f"-I{sources}/products/device", here / "cuda_driver_emulated.cpp"]  # fmt: skip
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return made
@@ -53,7 +53,7 @@ class EmulatedMemory:
 
 
 class EmulatedDevice:
-    """See driver.Device."""
+    """See numbers.cuda.Device."""
 
     lanes, processors, ordinal, name = 1, 2, 0, "emulated"
 
@@ -71,7 +71,7 @@ class EmulatedDevice:
     def leave(self, before: None) -> None:
         """Nor was there one."""
 
-    def function(self, name: str) -> int:
+    def function(self, name: str, load_code: Any) -> int:
         address = ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
         self.names[address] = name
         return address

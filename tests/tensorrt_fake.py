@@ -26,7 +26,7 @@ _FOLLOWS = {"BatchNormalization", "Relu"}
 
 
 class HostGpu:
-    """A GPU (see numbers.cuda.driver) in the host's memory, without kernels. limit: bytes of one allocation."""
+    """A GPU (see numbers.cuda) in the host's memory, without kernels. limit: bytes of one allocation."""
 
     name = "GPU"
 

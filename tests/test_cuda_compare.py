@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from precision_debug import numbers
 from precision_debug.errors import UsageError
 from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.cuda.compare import compare_on_device, describe_on_device, start_on_device
 from precision_debug.numbers.merged import Merged
+from precision_debug.products.device.torch_tensors import compare_on_device, describe_on_device, start_on_device
 from precision_debug.records import Comparison, Tolerance
 
 CLOSE = {"mean": 2e-5, "cosine_distance": 1e-4}

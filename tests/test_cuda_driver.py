@@ -16,9 +16,11 @@ from cuda_emulated import emulated
 
 from precision_debug import numbers
 from precision_debug.errors import BackendError, BackendUnavailable
-from precision_debug.numbers.cuda import answer, device, driver
-from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
-from precision_debug.numbers.cuda.device import DeviceArray, start
+from precision_debug.numbers import cuda as driver
+from precision_debug.numbers.cuda import DeviceArray
+from precision_debug.products.device import answer, kernels
+from precision_debug.products.device.comparer import CudaComparer, CudaStore
+from precision_debug.products.device.kernels import start
 from precision_debug.records import Tolerance
 
 
@@ -34,16 +36,16 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     )
     monkeypatch.setattr(driver.Device, "lanes", 1)
     monkeypatch.setattr(driver.Device, "threads", lambda self, warps: 1)
-    for owner, name in ((driver, "_devices"), (device, "_rooms"), (answer, "_free")):
+    for owner, name in ((driver, "_devices"), (kernels, "_rooms"), (answer, "_free")):
         monkeypatch.setattr(owner, name, {})
-    caches = driver._load_library, driver.explain_unavailable
+    caches = driver._load_library, kernels.explain_unavailable
     for cached in caches:
         cached.cache_clear()
     yield plain(str(library))
     gc.collect()
     for cached in caches:
         cached.cache_clear()
-    device._make_plan.cache_clear()
+    kernels._make_plan.cache_clear()
 
 
 def put(gpu: driver.Device, values: np.ndarray[Any, Any], stream: int = 0) -> DeviceArray:
@@ -54,7 +56,7 @@ def put(gpu: driver.Device, values: np.ndarray[Any, Any], stream: int = 0) -> De
 
 def test_a_device_says_what_it_is(cuda: Any) -> None:
     gpu = driver.open_device(0)
-    assert driver.explain_unavailable() == ""
+    assert kernels.explain_unavailable() == ""
     assert (gpu.name, gpu.processors, gpu.capability, gpu.memory()) == ("emulated", 2, 90, (1000, 3000))
     assert driver.open_device(0) is gpu
     with pytest.raises(BackendError, match="device 1: invalid device ordinal"):
@@ -156,10 +158,10 @@ def test_without_a_driver_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setattr(driver, "_devices", {})
-    for cached in (driver._load_library, driver.explain_unavailable, device_memory.find_device):
+    for cached in (driver._load_library, kernels.explain_unavailable, device_memory.find_device):
         cached.cache_clear()
-    assert "libcuda.so.1 does not load" in driver.explain_unavailable()
+    assert "libcuda.so.1 does not load" in kernels.explain_unavailable()
     with raises_approved(BackendUnavailable) as raised:
         device_memory.find_device()
     assert "libcuda" in str(raised.value)
-    driver.explain_unavailable.cache_clear()
+    kernels.explain_unavailable.cache_clear()

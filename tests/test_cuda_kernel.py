@@ -17,10 +17,9 @@ from cuda_emulated import EmulatedDevice
 
 from precision_debug import numbers
 from precision_debug.errors import BackendError, UsageError
-from precision_debug.numbers.cuda import answer, driver, ptx
-from precision_debug.numbers.cuda import device as cuda_device
-from precision_debug.numbers.cuda.device import FIELDS, start, start_describing
 from precision_debug.numbers.merged import Merged
+from precision_debug.products.device import answer, kernels, ptx
+from precision_debug.products.device.kernels import FIELDS, start, start_describing
 from precision_debug.records import Comparison, Tolerance
 
 Array = np.ndarray[Any, Any]
@@ -72,7 +71,7 @@ def pair(kind: str, size: int, first: Any, second: Any) -> tuple[Array, Array, T
 
 
 def differences(got: Any, want: Any, size: int) -> list[str]:
-    """What differs beyond the bounds that numbers.cuda.device states."""
+    """What differs beyond the bounds that products.device.kernels states."""
     found = []
     for field in dataclasses.fields(want):
         one, two = getattr(got, field.name), getattr(want, field.name)
@@ -227,7 +226,7 @@ def test_what_nobody_reads_is_given_back(gpu: EmulatedDevice) -> None:
 
 
 def test_the_archive_is_of_these_sources() -> None:
-    """After a change: pip install nvidia-cuda-nvrtc-cu12==12.8.93; python -m precision_debug.numbers.cuda.ptx."""
+    """After a change: pip install nvidia-cuda-nvrtc-cu12==12.8.93; python -m precision_debug.products.device.ptx."""
     for name, capability in (("settle", 90), ("exact", 70), ("scan_f16_f16_isclose", 75), ("scan_f32_bf16_either", 86)):
         *code, text = ptx.load_kernel_code(name, capability)[1]
         assert name.encode() in text
@@ -246,13 +245,14 @@ def test_the_archive_is_what_the_compiler_makes_of_them() -> None:
 
 def test_an_archive_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (*ptx.SOURCES, ptx.ARCHIVE.name):
-        there = tmp_path / "cuda" / name
-        there.parent.mkdir(exist_ok=True)
+        there = tmp_path / "products" / "device" / name
+        there.parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "numbers").mkdir(exist_ok=True)
         shutil.copy2(ptx.ARCHIVE.parent / name, there)
-    monkeypatch.setattr(ptx, "ARCHIVE", tmp_path / "cuda" / ptx.ARCHIVE.name)
+    monkeypatch.setattr(ptx, "ARCHIVE", tmp_path / "products" / "device" / ptx.ARCHIVE.name)
     ptx._read_member.cache_clear()
     assert list(ptx.load_kernel_code("settle", 90)[1])
-    with (tmp_path / "cuda" / "scan.h").open("a", encoding="utf-8") as file:
+    with (tmp_path / "products" / "device" / "scan.h").open("a", encoding="utf-8") as file:
         file.write("/* touched */\n")
     ptx._read_member.cache_clear()
     with pytest.raises(BackendError, match="other sources"):
@@ -271,10 +271,10 @@ def test_python_names_the_fields_in_the_kernels_order() -> None:
              for name in ("SUMS", "LEAST", "MOST", "PLACES")}  # fmt: skip
     declared = [metric.name for metric in DECLARED]
     assert [*lists["SUMS"], *declared, *lists["LEAST"], *lists["MOST"], *lists["PLACES"], "exact"] == list(FIELDS)
-    assert cuda_device.BUCKETS == 1 << (31 - 18)
+    assert kernels.BUCKETS == 1 << (31 - 18)
 
 
 def test_without_a_card_it_says_why() -> None:
-    if (why := driver.explain_unavailable()) == "":
+    if (why := kernels.explain_unavailable()) == "":
         pytest.skip("a card is here")
     assert "libcuda" in why or "CUDA" in why

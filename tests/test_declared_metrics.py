@@ -35,7 +35,7 @@ halves = [merged.Merged.of(numbers.measure(base[i], target[i]), i) for i in (0, 
 told.append(dict(merged.Merged.merge(*halves).comparison().more))
 if sys.argv[1:] == ["torch"]:
     import torch
-    from precision_debug.numbers.cuda.compare import compare_on_device
+    from precision_debug.products.device.torch_tensors import compare_on_device
     told[1] = dict(compare_on_device(torch.from_numpy(base), torch.from_numpy(target)).more)
 print(json.dumps(told))
 """
@@ -72,7 +72,7 @@ import numpy as np
 sys.path.append(sys.argv[1])
 from cuda_emulated import EmulatedDevice
 from precision_debug import numbers
-from precision_debug.numbers.cuda.device import start, start_describing
+from precision_debug.products.device.kernels import start, start_describing
 from precision_debug.records import Tolerance
 base, target = np.load("base.npy").ravel(), np.load("target.npy").ravel()
 gpu = EmulatedDevice()

@@ -87,8 +87,8 @@ def test_a_circle_would_be_found() -> None:
 
 
 def test_no_framework_is_imported_by_the_core(root: Path) -> None:
-    """But for the CUDA kernels, which nothing of the core imports before it is called with tensors of a device."""
-    kernels = root / "precision_debug" / "numbers" / "cuda"
+    """But for the product that compares torch's tensors, which nothing imports before there are some on a device."""
+    kernels = root / "precision_debug" / "products" / "device"
     for path in sorted((root / "precision_debug").rglob("*.py")):
         if path.parent == kernels:
             continue
@@ -97,7 +97,7 @@ def test_no_framework_is_imported_by_the_core(root: Path) -> None:
                 names = {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 whole = {*(node.module or "").split("."), *(alias.name for alias in node.names)}
-                assert "cuda" not in whole, f"{path} imports the CUDA kernels at its top"
+                assert "cuda" not in whole, f"{path} imports the CUDA driver at its top"
                 names = {(node.module or "").split(".")[0]} if node.level == 0 else set()
             else:
                 continue

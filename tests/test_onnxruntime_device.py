@@ -24,9 +24,9 @@ from precision_debug_onnxruntime.opening import open_session
 
 from precision_debug import compare
 from precision_debug.errors import BackendError, UsageError
-from precision_debug.numbers.cuda import driver
-from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
-from precision_debug.numbers.cuda.device import DeviceArray
+from precision_debug.numbers import cuda
+from precision_debug.numbers.cuda import DeviceArray
+from precision_debug.products.device.comparer import CudaComparer, CudaStore
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 from precision_debug.testing.backend_contract import have_same_bits
 
@@ -102,8 +102,8 @@ def test_a_tensor_is_read_where_it_lies(
     """
     values, told, waited = np.arange(6, dtype=np.float32).reshape(2, 3), [], []
     held = gpu.array(values)
-    monkeypatch.setattr(driver, "open_device", lambda ordinal=0: gpu)
-    monkeypatch.setattr(driver, "find_device_of_pointer", lambda pointer: gpu if there == "a device's" else None)
+    monkeypatch.setattr(cuda, "open_device", lambda ordinal=0: gpu)
+    monkeypatch.setattr(cuda, "find_device_of_pointer", lambda pointer: gpu if there == "a device's" else None)
     monkeypatch.setattr(gpu, "synchronise_all", lambda: waited.append(1), raising=False)
     number = taps.connect(lambda place, tensor: told.append((place, tensor)), on_a_card=True)
     shape = (ctypes.c_int64 * 2)(2, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -17,11 +18,12 @@ import pytest
 
 from precision_debug import cli, registry
 from precision_debug.errors import UsageError
+from precision_debug.protocols import CudaComparison, TorchComparison
 from precision_debug.run.judging import StepFixes
 from precision_debug.run.plan import Side
 
 PRODUCTS = "precision_debug.products"
-NAMES = ("dumps", "search", "tools", "training")
+NAMES = ("device", "dumps", "search", "tools", "training")
 
 CONTRACT = '''
 from pathlib import Path
@@ -46,12 +48,19 @@ def subject(request, tmp_path):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("door", "protocol"), [("sides", Side), ("fixes", StepFixes)], ids=["sides", "fixes"])
-def test_a_module_behind_a_door_has_what_its_protocol_asks_for(door: str, protocol: type) -> None:
-    """No type checker sees it: the core reads the module by its name."""
+@pytest.mark.parametrize(
+    ("door", "wanted", "protocol"),
+    [("sides", "", Side), ("fixes", "", StepFixes), ("comparers", "cuda", CudaComparison),
+     ("comparers", "torch", TorchComparison)],
+    ids=["sides", "fixes", "cuda", "torch"],
+)  # fmt: skip
+def test_a_module_behind_a_door_has_what_its_protocol_asks_for(door: str, wanted: str, protocol: type) -> None:
+    """No type checker sees it: the core, or a backend, reads the module by its name."""
     asked = [name for name in vars(protocol) if not name.startswith("_")]
     assert asked
-    for name in registry.list_behind_door(door):
+    for name in [wanted] if wanted else registry.list_behind_door(door):
+        if name == "torch":
+            pytest.importorskip("torch", reason="torch is not installed")
         found = registry.import_from_door(door, name)
         assert not [member for member in asked if not hasattr(found, member)], name
 
@@ -91,7 +100,8 @@ def test_all_that_is_declared_behind_a_door_is_there() -> None:
     for doors in registry.products().values():
         for door, names in doors.items():
             for name in names:
-                assert registry.import_from_door(door, name) is not None
+                if name != "torch" or importlib.util.find_spec("torch") is not None:
+                    assert registry.import_from_door(door, name) is not None
     assert {"diff", "ladder", "reduce"} <= set(cli.verbs())
 
 
@@ -159,6 +169,54 @@ def test_without_any_product_a_backend_passes_the_contract(root: Path, tmp_path:
     digits = root / "examples" / "digits"
     suite = tmp_path / "test_contract.py"
     suite.write_text(CONTRACT.format(model=str(digits / "digits.onnx"), images=str(digits / "test_images.npz")))
+    done = _run(tree, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path), str(suite))
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 20
+
+
+TORCH_CONTRACT = '''
+import pytest
+from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.testing.backend_contract import *
+from precision_debug.testing.backend_contract import Subject
+from precision_debug_torch import TorchBackend
+
+
+@pytest.fixture(params=["torch_fp32", "torch_bf16"])
+def subject(request, tmp_path):
+    backend, model = TorchBackend(), ModelFiles(model_file={model!r})
+    feeds = backend.examples(SessionSpec(model=model, mode=request.param))
+    return Subject(
+        backend=backend, mode=request.param, model=model, feeds=[feeds], work_dir=str(tmp_path),
+        import_name="precision_debug_torch",
+    )
+'''
+ON_DEVICE = """
+import json, sys
+import precision_debug
+asked = dict(run_mode="torch_bf16", device="cpu", compare_on="device", seed=1)
+told = []
+for lockstep in (True, False):
+    report = precision_debug.compare(sys.argv[1], lockstep=lockstep, **asked)
+    rows = [[row.name, row.status, str(row.reason), row.comparison and row.comparison.max_abs] for row in report.rows]
+    told.append({"rows": rows, "verdict": report.verdict, "notes": [getattr(n, "code", "") for n in report.notes]})
+print(json.dumps(told))
+"""
+
+
+def test_without_the_device_product_torchs_tensors_are_compared_in_the_host(root: Path, tmp_path: Path) -> None:
+    """The same rows, and the report tells it, where the tensors would have been compared on their device."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    tree = _tree_without(root, tmp_path / "tree", ("device",))
+    model = f"{root / 'tests' / 'torch_models.py'}:resnet"
+    here, there = (json.loads(_run(at, "-c", ON_DEVICE, model).stdout.splitlines()[-1]) for at in (root, tree))
+    for one, other in zip(here, there, strict=True):
+        assert len(one["rows"]) > 20
+        assert (other["rows"], other["verdict"]) == (one["rows"], one["verdict"])
+        assert "no_device_product" in other["notes"]
+        assert "no_device_product" not in one["notes"]
+    suite = tmp_path / "test_contract.py"
+    suite.write_text(TORCH_CONTRACT.format(model=model))
     done = _run(tree, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path), str(suite))
     assert done.returncode == 0, done.stdout
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 20

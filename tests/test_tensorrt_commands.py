@@ -19,7 +19,7 @@ openpyxl = pytest.importorskip("openpyxl", reason="reads the workbook back")
 
 TENSORRT = (
     "from tensorrt_fake import HostGpu, fake_tensorrt\nglobals().update(vars(fake_tensorrt()))\n"
-    "from precision_debug.numbers.cuda import driver\ndriver._devices[0] = HostGpu(limit=10**9, free=10**9)\n"
+    "from precision_debug.numbers import cuda\ncuda._devices[0] = HostGpu(limit=10**9, free=10**9)\n"
 )
 
 

@@ -26,7 +26,7 @@ pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 
 TENSORRT = (
     "from tensorrt_fake import HostGpu, fake_tensorrt\nglobals().update(vars(fake_tensorrt(rounds=True)))\n"
-    "from precision_debug.numbers.cuda import driver\ndriver._devices[0] = HostGpu(limit=10**9, free=10**9)\n"
+    "from precision_debug.numbers import cuda\ncuda._devices[0] = HostGpu(limit=10**9, free=10**9)\n"
 )
 
 

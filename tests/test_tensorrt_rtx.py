@@ -234,9 +234,9 @@ def test_the_command_says_what_stays_in_fp32_and_why(tmp_path: Path, capsys: pyt
 
 
 def test_running_without_a_card_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from precision_debug.numbers.cuda import driver
+    from precision_debug.products.device import kernels
 
-    if not driver.explain_unavailable():
+    if not kernels.explain_unavailable():
         pytest.skip("there is a GPU here")
     onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
     assert main(["--model_file", str(tmp_path / "m.onnx"), "--run_mode", "rtx_fp16"]) == 2

@@ -26,7 +26,7 @@ from tensorrt_fake import HostGpu, fake_tensorrt
 from precision_debug.api import compare
 from precision_debug.errors import MarkError, UsageError
 from precision_debug.inspector import EngineLayer, read_inspector
-from precision_debug.numbers.cuda.device import DeviceArray
+from precision_debug.numbers.cuda import DeviceArray
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 from precision_debug.run.script_hooks import AssertClose
@@ -332,7 +332,7 @@ def test_a_saved_engine_against_its_model(install: Install, mode: str) -> None:
 
 @pytest.fixture(scope="module")
 def with_kernels() -> Device:
-    """A device on which the core's kernels run: their own text, compiled for this processor."""
+    """A device on which the kernels run: their own text, compiled for this processor."""
     if not shutil.which("g++"):
         pytest.skip("no C++ compiler")
     gpu: Any = EmulatedDevice()

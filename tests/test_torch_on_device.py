@@ -20,7 +20,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_models
 from precision_debug_torch import make as building
-from precision_debug_torch import on_device
 from precision_debug_torch.live import compare_module
 from precision_debug_torch.on_device import DeviceComparer, Elements
 
@@ -28,6 +27,7 @@ import precision_debug
 from precision_debug import numbers
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
+from precision_debug.products.device import torch_tensors
 from precision_debug.records import Comparison, Row, TensorStats, Tolerance
 
 pytestmark = pytest.mark.engine("torch")
@@ -127,8 +127,9 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(base: Any, target: Any, tolerance: Tolerance, totals: bool = False) -> Late:
         return Late(lambda: numbers.compare(base.float().numpy(), target.float().numpy(), tolerance))
 
-    monkeypatch.setattr(on_device, "start_on_device", start)
-    monkeypatch.setattr(on_device, "start_describing", lambda value: Late(lambda: numbers.describe(value.numpy())))
+    monkeypatch.setattr(torch_tensors, "start_on_device", start)
+    describe = lambda value: Late(lambda: numbers.describe(value.numpy()))  # noqa: E731
+    monkeypatch.setattr(torch_tensors, "start_describing", describe)
 
 
 @pytest.mark.usefixtures("late")

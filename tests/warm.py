@@ -56,7 +56,10 @@ _IMPORTS = (
     "precision_debug_onnxruntime.on_device",
 )  # fmt: skip
 # of our own modules, of which a command imports fifty late and its engine a hundred: pytest's, and what needs a card
-_LEFT_OUT = ("precision_debug.testing", "precision_debug.numbers.cuda", "precision_debug.numbers._")
+_LEFT_OUT = (
+    "precision_debug.testing", "precision_debug.numbers.cuda", "precision_debug.products.device",
+    "precision_debug.numbers._",
+)  # fmt: skip
 ENGINES = {
     "onnxruntime": (),
     "torch": ("torch", "torch._dynamo", "precision_debug_torch.session", "precision_debug_torch.make"),

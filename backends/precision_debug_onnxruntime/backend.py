@@ -100,14 +100,18 @@ class OnnxRuntimeBackend:
         """See protocols.OnDevice: of what CUDA's provider runs, the tensors are shown in the device's memory."""
         return self._opened(spec, feeds, on_device=recipe(spec.mode).engine == "cuda")
 
-    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore | None] | None:
+    def on_device(
+        self, first: SessionSpec, second: SessionSpec
+    ) -> tuple[Comparer, BaselineStore | None] | Reason | None:
         """See protocols.OnDevice: a baseline on the device too waits there."""
         from . import on_device
 
         comparer = on_device.make_device_comparer(second)
-        return None if comparer is None else (comparer, on_device.make_device_store(first))
+        if comparer is None or isinstance(comparer, Reason):
+            return comparer
+        return comparer, on_device.make_device_store(first)
 
-    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | Reason | None:  # noqa: ARG002
         """See protocols.OnDeviceAlone."""
         from . import on_device
 

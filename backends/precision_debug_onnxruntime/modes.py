@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from precision_debug import registry
 from precision_debug.errors import BackendUnavailable
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
@@ -177,6 +178,8 @@ def availability(mode: str) -> Availability:
         return Availability(ok=False, needs=needs)
     if providers != _CPU and (why := missing(providers[0])):
         return Availability(ok=False, needs=why)
+    if not slower and _RECIPES[mode].engine == "cuda":
+        slower = registry.explain_host_only("cuda") or ""
     return Availability(ok=True, slower=slower)
 
 

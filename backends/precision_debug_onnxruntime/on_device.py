@@ -1,35 +1,30 @@
-"""Whether what CUDA's provider makes is compared in the GPU's memory, by the core's kernels and the driver alone."""
+"""Whether what CUDA's provider makes is compared in the GPU's memory, by a product's kernels and the driver alone."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from precision_debug import registry
+from precision_debug.protocols import BaselineStore, Comparer, CudaComparison
+from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 
 from .engine import taps
 from .modes import recipe
 
-if TYPE_CHECKING:
-    from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
-
 __all__ = ["make_device_comparer", "make_device_store"]
 
 
-def make_device_comparer(spec: SessionSpec) -> CudaComparer | None:
+def make_device_comparer(spec: SessionSpec) -> Comparer | Reason | None:
     """Return what compares; None where the mode is not CUDA's, without compiled taps, or where the kernels do not
-    run."""
+    run, and a reason where no product has them."""
     if recipe(spec.mode).engine != "cuda" or not taps.borrows_memory():
         return None
-    from precision_debug.numbers.cuda.comparer import CudaComparer
-    from precision_debug.numbers.cuda.driver import explain_unavailable
+    if why := registry.explain_host_only("cuda"):
+        return why
+    product: CudaComparison = registry.import_from_door("comparers", "cuda")
+    return None if product.explain_unavailable() else product.CudaComparer()
 
-    return None if explain_unavailable() else CudaComparer()
 
-
-def make_device_store(spec: SessionSpec) -> CudaStore | None:
+def make_device_store(spec: SessionSpec) -> BaselineStore | None:
     """Return what keeps the baseline's tensors, where they are on the device too."""
-    if recipe(spec.mode).engine != "cuda":
-        return None
-    from precision_debug.numbers.cuda.comparer import CudaStore
-
-    return CudaStore()
+    product: CudaComparison | None = registry.find_behind_door("comparers", "cuda")
+    return product.CudaStore() if product is not None and recipe(spec.mode).engine == "cuda" else None

@@ -16,7 +16,6 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.numbers.cuda.comparer import CudaComparer
     from precision_debug.protocols import Comparer, Description, Feeds, Rung, Session, Survey, Switch
 
     from .keep import TensorRTKeep
@@ -72,8 +71,8 @@ class TensorRTBackend:
 
         return open_session(spec, chosen, feeds, on_device=on_device)
 
-    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> CudaComparer | None:  # noqa: ARG002
-        """See protocols.OnDeviceAlone; None without a GPU that the core's kernels run on."""
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | Reason | None:  # noqa: ARG002
+        """See protocols.OnDeviceAlone; None without a GPU that the kernels run on."""
         from .on_device import make_engine_comparer
 
         return make_engine_comparer()

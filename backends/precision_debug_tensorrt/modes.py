@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from precision_debug import registry
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import Availability, RunMode
 
@@ -118,4 +119,4 @@ def availability(mode: str) -> Availability:
         return Availability(ok=False, needs=needs)
     except Exception as error:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
-    return Availability(ok=True)
+    return Availability(ok=True, slower=registry.explain_host_only("cuda") or "")

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from precision_debug import registry
+from precision_debug.errors import BackendUnavailable
+from precision_debug.protocols import Comparer, CudaComparison
+from precision_debug.reasons import Reason
 
 from .engine.device_memory import find_device
-
-if TYPE_CHECKING:
-    from precision_debug.numbers.cuda.comparer import CudaComparer
 
 __all__ = ["make_engine_comparer"]
 
 
-def make_engine_comparer() -> CudaComparer | None:
-    """Return what compares; None without a GPU that the core's kernels run on."""
-    from precision_debug.errors import BackendUnavailable
-
+def make_engine_comparer() -> Comparer | Reason | None:
+    """Return what compares; None without a GPU that the kernels run on, and a reason where no product has them."""
     try:
         device = find_device()
     except BackendUnavailable:
         return None
     if not device.shows_tensors:
-        return None
-    from precision_debug.numbers.cuda.comparer import CudaComparer
-
-    return CudaComparer()
+        return registry.explain_host_only("cuda")
+    product: CudaComparison = registry.import_from_door("comparers", "cuda")
+    return product.CudaComparer()

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from precision_debug import registry
 from precision_debug.errors import UsageError
 from precision_debug.protocols import Capabilities, FolderConfigurations, demand
 from precision_debug.reasons import Catalogue, Reason
@@ -163,17 +164,17 @@ class TorchBackend:
 
         return layer_of(meta)
 
-    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | Reason | None:
         """Return what compares both runs' tensors on the device that they share; None where they share none, or on the
         CPU."""
         self._require("torch_fp32")
         return on_device(first.options, second.options, self._model(first))
 
-    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | Reason | None:  # noqa: ARG002
         """For its run after another one, whose tensors wait in the host's memory."""
         self._require("torch_fp32")
         tools = on_device(second.options, second.options)
-        return tools[0] if tools is not None else None
+        return tools[0] if isinstance(tools, tuple) else tools
 
     def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
         """See Pairer."""
@@ -326,7 +327,7 @@ def open_model(
     return session
 
 
-def on_device(first: Any, second: Any, model: Model | None = None) -> tuple[Comparer, BaselineStore] | None:
+def on_device(first: Any, second: Any, model: Model | None = None) -> tuple[Comparer, BaselineStore] | Reason | None:
     """See TorchBackend; first, second: both sessions' options. model: says where it lies, where they do not."""
     from .make import choose_placement, chosen_device
     from .on_device import DeviceComparer, DeviceStore
@@ -338,7 +339,7 @@ def on_device(first: Any, second: Any, model: Model | None = None) -> tuple[Comp
     types = {device.type if device is not None else chosen_device(first).type for device in found}
     if where == "host" or len(types) > 1 or (types == {"cpu"} and where != "device"):
         return None
-    return DeviceComparer(), DeviceStore()
+    return registry.explain_host_only("torch") or (DeviceComparer(), DeviceStore())
 
 
 def _seed(options: Any) -> int:

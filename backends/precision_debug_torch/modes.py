@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from precision_debug import registry
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
@@ -163,7 +164,7 @@ def availability(mode: str, *, step: bool = True) -> Availability:
             missing = say("needs_fp8")
         if missing:
             return Availability(ok=False, needs=missing)
-    return Availability(ok=True)
+    return Availability(ok=True, slower=(torch.cuda.is_available() and registry.explain_host_only("torch")) or "")
 
 
 def _multiplies_float8(torch: Any) -> bool:

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from precision_debug import numbers
+from precision_debug import numbers, registry
 from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.cuda.compare import start_on_device
-from precision_debug.numbers.cuda.describe import start_describing
 from precision_debug.numbers.number_types import NUMBER_TYPES
+from precision_debug.protocols import Started, TorchComparison
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 __all__ = ["DeviceComparer", "DeviceStore", "bring_together", "choose_device", "move_to_device"]
@@ -82,6 +81,7 @@ class DeviceComparer:
     totals = False
 
     def __init__(self, *, hold: int = HOLD) -> None:
+        self._product: TorchComparison = registry.import_from_door("comparers", "torch")
         self._hold = hold
         self._lock = threading.RLock()
         self._waiting: collections.deque[_Waiting] = collections.deque()
@@ -117,9 +117,9 @@ class DeviceComparer:
             base, target = bring_together(base, target)
             self._make_room(base, target)
             started: Any = (
-                start_on_device(base, target, tolerance, totals=self.totals)
+                self._product.start_on_device(base, target, tolerance, totals=self.totals)
                 if shapes[0] == shapes[1]
-                else _Apart(base, target)
+                else _Apart(base, self._product.start_describing(base), self._product.start_describing(target))
             )
             waiting = _Waiting(started.finish, lambda: started.ready, base.nbytes + target.nbytes, then)
             if shapes[0] == shapes[1]:
@@ -140,7 +140,7 @@ class DeviceComparer:
                 self._add(_Waiting(lambda: dataclasses.replace(known.result, shape=shape), _always, 0, then))
                 return
             self._make_room(value)
-            started = start_describing(value)
+            started = self._product.start_describing(value)
             waiting = _Waiting(started.finish, lambda: started.ready, value.nbytes, then)
             self._remember(marks, waiting)
             self._add(waiting)
@@ -193,8 +193,8 @@ class DeviceComparer:
 class _Apart:
     """Both sides by themselves, where their shapes differ."""
 
-    def __init__(self, base: Any, target: Any) -> None:
-        self._base, self._sides = base, (start_describing(base), start_describing(target))
+    def __init__(self, base: Any, ours: Started, theirs: Started) -> None:
+        self._base, self._sides = base, (ours, theirs)
 
     @property
     def ready(self) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from precision_debug import registry
 from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.cuda.compare import compare_on_device
 from precision_debug.numbers.narrowing import count_low_bits
 from precision_debug.observe.store import Store
+from precision_debug.protocols import TorchComparison
 from precision_debug.records import Comparison, Tolerance
 
 from .on_device import DeviceComparer, bring_together, move_to_device
@@ -38,6 +39,7 @@ class TorchWorkbench:
 
     def __init__(self) -> None:
         self._noise: dict[Any, Any] = {}
+        self._product: TorchComparison = registry.import_from_door("comparers", "torch")
         self._comparer = DeviceComparer()
 
     def host(self, value: Any) -> Any:
@@ -57,7 +59,7 @@ class TorchWorkbench:
         return bool(value.dtype.is_floating_point)
 
     def compare(self, base: Any, target: Any) -> Comparison:
-        return compare_on_device(*bring_together(base, target))
+        return self._product.compare_on_device(*bring_together(base, target))
 
     def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
         self._comparer.compare(base, target, _ANY, then)

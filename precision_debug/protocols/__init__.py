@@ -24,6 +24,7 @@ __all__ = [
     "Comparer",
     "Configurations",
     "Configurer",
+    "CudaComparison",
     "DescribedLayer",
     "DescribedWeight",
     "Describer",
@@ -63,11 +64,13 @@ __all__ = [
     "Roads",
     "Rung",
     "Session",
+    "Started",
     "StoredWeights",
     "Survey",
     "Surveyor",
     "Switch",
     "Tensor",
+    "TorchComparison",
     "Watcher",
     "Watching",
     "WeightKeeper",
@@ -147,7 +150,18 @@ if TYPE_CHECKING:
         progress_to,
         tell,
     )
-    from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor, Workbench
+    from .tensors import (
+        BaselineStore,
+        Borrower,
+        Comparer,
+        CudaComparison,
+        Feeds,
+        Hook,
+        Started,
+        Tensor,
+        TorchComparison,
+        Workbench,
+    )  # fmt: skip
 
 __getattr__ = make_lazy_exports(
     __name__,
@@ -166,6 +180,6 @@ __getattr__ = make_lazy_exports(
         "session": (
             "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session progress_to tell"
         ),
-        "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor Workbench",
+        "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },
 )

@@ -264,9 +264,11 @@ class Namesake(Protocol):
 class OnDevice(Protocol):
     """A backend that compares tensors on their own device, while two of its runs are side by side."""
 
-    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore | None] | None:
+    def on_device(
+        self, first: SessionSpec, second: SessionSpec
+    ) -> tuple[Comparer, BaselineStore | None] | Reason | None:
         """Return what compares, and what keeps the tensors that must wait (None: the host's memory); None: use the
-        host's."""
+        host's. A reason: use the host's, and tell it."""
 
     def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         """As ``Backend.open``; the session shows tensors as the comparer takes them, without a copy."""
@@ -275,8 +277,9 @@ class OnDevice(Protocol):
 class OnDeviceAlone(Protocol):
     """A backend that compares its tensors on their own device while it runs alone."""
 
-    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | Reason | None:
         """For its run after a baseline of any backend, whose tensors wait in the host's memory; None: use the host's.
+        A reason: use the host's, and tell it.
 
         The comparer takes arrays too.
         """

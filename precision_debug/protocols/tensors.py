@@ -8,7 +8,18 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..records import Comparison, TensorStats, Tolerance
 
-__all__ = ["BaselineStore", "Borrower", "Comparer", "Feeds", "Hook", "Tensor", "Workbench"]
+__all__ = [
+    "BaselineStore",
+    "Borrower",
+    "Comparer",
+    "CudaComparison",
+    "Feeds",
+    "Hook",
+    "Started",
+    "Tensor",
+    "TorchComparison",
+    "Workbench",
+]  # fmt: skip
 
 
 # Tensors as they pass by: what a hook is shown, what compares them, and where a baseline's wait for their partners.
@@ -87,6 +98,49 @@ class BaselineStore(Protocol):
 
     def close(self) -> None:
         """Free everything."""
+
+
+# What the product that compares in a card's memory puts behind the door "comparers".
+
+class CudaComparison(Protocol):
+    """As "cuda": of ``numbers.cuda``'s arrays, whatever engine made them."""
+
+    def explain_unavailable(self) -> str:
+        """Return why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
+
+    def CudaComparer(self) -> Comparer:  # noqa: N802
+        """Return what compares them."""
+
+    def CudaStore(self) -> BaselineStore:  # noqa: N802
+        """Return what keeps a baseline's on their device."""
+
+
+class Started(Protocol):
+    """Numbers that are under way. keeps: whether ``finish`` may read the tensors again."""
+
+    keeps: bool
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``finish`` need not wait for the device."""
+
+    def finish(self) -> Any:
+        """Return the numbers; waits for the device."""
+
+
+class TorchComparison(Protocol):
+    """As "torch": of torch's tensors on their own device, a card or not."""
+
+    def compare_on_device(self, base: Any, target: Any, tolerance: Tolerance | None = None) -> Comparison:
+        """Return the numbers of two tensors of one device."""
+
+    def start_on_device(
+        self, base: Any, target: Any, tolerance: Tolerance | None = None, *, totals: bool = False
+    ) -> Started:
+        """Queue a comparison, without a wait; totals: as Measured, which can be merged."""
+
+    def start_describing(self, tensor: Any) -> Started:
+        """Queue the numbers of one tensor, without a wait."""
 
 
 # Where and how an explanation handles tensors: by numpy in the host's memory, or on the device that has them.

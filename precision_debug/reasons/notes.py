@@ -229,6 +229,12 @@ NOTES: Mapping[str, Wording] = {
         "--top1 或 --top_k：两侧没有共同的 [N, classes] 形状的浮点输出，因此无法给出一致率。", "Remove it.",
     ),
     # of this machine
+    "no_device_product": Wording(
+        "This installation does not include the comparison on a device: its tensors are copied to the host's memory"
+        " and compared there, which is slower.",
+        "此安装不包含在设备上的比较：设备上的张量会复制到主机内存中再比较，速度较慢。",
+        "Install all of precision_debug.",
+    ),
     "c_kernel": Wording(
         "C kernel, {instructions}, {count} {count:thread|threads}", "C 内核，{instructions}，{count} 个线程"
     ),

@@ -188,6 +188,8 @@ def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
         matches = _match_across(work)
     together = not apart and not work.alone and runs_together(spec, first, second)
     place = place_on_host(first, second) if work.alone else choose_placement(first, second, together=together)
+    if place.why:
+        work.note(as_reason(place.why))
     opened = (
         open_one(place.target, work.feed_set, journal) if work.alone
         else open_both(place.baseline, place.target, work.feed_set, journal, together)

@@ -18,6 +18,7 @@ from ..observe.lockstep import Meeting, run_both
 from ..observe.store import Store
 from ..pairing.align import Alignment, strip_iteration
 from ..protocols import BaselineStore, Comparer, Feeds, Hook
+from ..reasons import Reason
 from ..records import Row, RunSpec, TensorMeta, TensorStats
 from .journal import Journal
 from .plan import Opening
@@ -32,13 +33,15 @@ __all__ = ["HookChain", "OpenPair", "SampleResult", "choose_placement", "place_o
 class Placement:
     """Both sides, which know of the comparer that they show to.
 
-    store: where the baseline's tensors wait on their own device; None: in the host's memory.
+    store: where the baseline's tensors wait on their own device; None: in the host's memory. why: it is the host's
+    memory though a backend compares on its device; "" where there is nothing to tell.
     """
 
     comparer: Comparer
     baseline: Opening
     target: Opening
     store: BaselineStore | None = None
+    why: Reason | str = ""
 
     @property
     def on_host(self) -> bool:
@@ -51,6 +54,8 @@ def choose_placement(baseline: Opening, target: Opening, *, together: bool) -> P
     able = target.capabilities
     if together and baseline.backend is target.backend and able.on_device is not None:
         tools = able.on_device.on_device(baseline.spec, target.spec)
+        if isinstance(tools, Reason):
+            return place_on_host(baseline, target, tools)
         if tools is not None:
             comparer, store = tools
             return Placement(
@@ -59,14 +64,16 @@ def choose_placement(baseline: Opening, target: Opening, *, together: bool) -> P
             )  # fmt: skip
     if not together and able.on_device_alone is not None:
         alone = able.on_device_alone.on_device_alone(baseline.spec, target.spec)
+        if isinstance(alone, Reason):
+            return place_on_host(baseline, target, alone)
         if alone is not None:
             return Placement(comparer=alone, baseline=baseline, target=_show_to(alone, target))
     return place_on_host(baseline, target)
 
 
-def place_on_host(baseline: Opening, target: Opening) -> Placement:
-    """Compare in the host's memory, whatever the backends can."""
-    return Placement(comparer=HostComparer(), baseline=baseline, target=target)
+def place_on_host(baseline: Opening, target: Opening, why: Reason | str = "") -> Placement:
+    """Compare in the host's memory, whatever the backends can. why: see Placement."""
+    return Placement(comparer=HostComparer(), baseline=baseline, target=target, why=why)
 
 
 @contextlib.contextmanager

@@ -73,9 +73,10 @@ def stand_in() -> None:
     sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
     from cuda_emulated import emulated
 
-    from precision_debug.numbers.cuda import compare, describe, device, driver
+    from precision_debug.numbers import cuda
+    from precision_debug.products.device import torch_tensors
 
-    library, plain, launch = emulated(), ctypes.CDLL, driver.Device.launch
+    library, plain, launch = emulated(), ctypes.CDLL, cuda.Device.launch
     ctypes.CDLL = lambda name, *more: plain(str(library) if "libcuda" in str(name) else name, *more)  # type: ignore[misc,assignment]
 
     def timed(*given: Any) -> None:
@@ -84,14 +85,14 @@ def stand_in() -> None:
         KERNELS[0] += time.perf_counter() - begun
 
     def array_of(tensor: Any) -> Any:
-        dtype = compare._numpy_dtype_of(tensor.dtype)
+        dtype = torch_tensors._numpy_dtype_of(tensor.dtype)
         flat = tensor.contiguous()
-        where = driver.open_device(0)
-        return dtype and device.DeviceArray(where, flat.data_ptr(), tuple(tensor.shape), dtype, flat)
+        where = cuda.open_device(0)
+        return dtype and cuda.DeviceArray(where, flat.data_ptr(), tuple(tensor.shape), dtype, flat)
 
-    driver.Device.lanes, driver.Device.threads = 1, lambda self, warps: 1  # type: ignore[method-assign]
-    driver.Device.launch = timed  # type: ignore[method-assign]
-    compare.to_device_array = describe.to_device_array = array_of
+    cuda.Device.lanes, cuda.Device.threads = 1, lambda self, warps: 1  # type: ignore[method-assign]
+    cuda.Device.launch = timed  # type: ignore[method-assign]
+    torch_tensors.to_device_array = array_of
     stream = types.SimpleNamespace(cuda_stream=0)
     torch.cuda.current_stream = lambda device=None: stream  # type: ignore[assignment,return-value]
 

@@ -26,8 +26,9 @@ import numpy as np
 import test_cuda_kernel as known
 
 from precision_debug import numbers
-from precision_debug.numbers.cuda.device import DeviceArray, start
-from precision_debug.numbers.cuda.driver import Device, open_device
+from precision_debug.numbers.cuda import Device, DeviceArray, open_device
+from precision_debug.products.device.kernels import start
+from precision_debug.products.device.ptx import load_kernel_code
 from precision_debug.records import Tolerance
 
 OUT = Path(os.environ.get("OUT", "output"))
@@ -57,7 +58,7 @@ def starting(gpu: Device) -> dict[str, Any]:
     found: dict[str, Any] = {"card": gpu.name, "capability": gpu.capability}
     for name in ("settle", "scan_f32_f32_isclose", "scan_f16_f16_isclose", "scan_f32_bf16_isclose"):
         begun = time.perf_counter()
-        gpu.function(name)
+        gpu.function(name, load_kernel_code)
         found[f"{name}_ms"] = round((time.perf_counter() - begun) * 1e3, 1)
     return found
 
@@ -198,7 +199,7 @@ def made(first: Any, second: Any) -> tuple[Any, Any]:
 def speed(gpu: Device) -> dict[str, Any]:
     import torch
 
-    from precision_debug.numbers.cuda.compare import to_device_array
+    from precision_debug.products.device.torch_tensors import to_device_array
 
     bandwidth = read_bandwidth()
     ceiling = bandwidth["read_GBps"]
@@ -238,7 +239,7 @@ def speed(gpu: Device) -> dict[str, Any]:
 def small(gpu: Device) -> dict[str, Any]:
     import torch
 
-    from precision_debug.numbers.cuda.compare import compare_on_device, start_on_device
+    from precision_debug.products.device.torch_tensors import compare_on_device, start_on_device
 
     whole = torch.randn(2048, 4096, device="cuda")
     other = whole.bfloat16()

@@ -29,8 +29,8 @@ from precision_debug_onnxruntime import on_device, session
 
 from precision_debug import compare, numbers
 from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.cuda.comparer import CudaComparer
-from precision_debug.numbers.cuda.driver import open_device
+from precision_debug.numbers.cuda import open_device
+from precision_debug.products.device.comparer import CudaComparer
 
 pairs: list[tuple[str, list[str]]] = []
 _plain = CudaComparer.compare

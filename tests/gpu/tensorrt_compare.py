@@ -30,7 +30,7 @@ def one(name: str) -> int:
 
     from precision_debug import compare, numbers
     from precision_debug.numbers.arrays import as_array
-    from precision_debug.numbers.cuda.comparer import CudaComparer
+    from precision_debug.products.device.comparer import CudaComparer
 
     spent = {"pairs": 0, "MB": 0.0, "device_s": 0.0, "host_s": 0.0, "on the device": 0}
     wrong: list[Any] = []

@@ -130,7 +130,7 @@ def comparisons() -> dict:
     """Comparisons on the device next to those of the host."""
     from precision_debug import numbers
     from precision_debug.numbers.arrays import as_array
-    from precision_debug.numbers.cuda.compare import compare_on_device
+    from precision_debug.products.device.torch_tensors import compare_on_device
     from precision_debug.records import Tolerance
 
     worst: dict[str, float] = collections.defaultdict(float)

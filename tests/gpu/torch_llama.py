@@ -161,7 +161,7 @@ def main() -> int:
     chosen = parser.parse_args()
     os.environ["ATTENTION"] = chosen.attention
     if chosen.torch_only:
-        from precision_debug.numbers.cuda import compare as device_compare
+        from precision_debug.products.device import torch_tensors as device_compare
 
         device_compare._runs = lambda where: False
     OUT.mkdir(parents=True, exist_ok=True)

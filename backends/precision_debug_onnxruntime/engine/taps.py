@@ -184,8 +184,7 @@ def _find_memory(data: int | None, elem: int, shape: tuple[int, ...], stream: in
     """
     import numpy as np
 
-    from precision_debug.numbers.cuda.device import DeviceArray
-    from precision_debug.numbers.cuda.driver import find_device_of_pointer, open_device
+    from precision_debug.numbers.cuda import DeviceArray, find_device_of_pointer, open_device
 
     empty = not data or not math.prod(shape)
     try:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from precision_debug import registry
 from precision_debug.errors import BackendError, BackendUnavailable
 
 from ..reasons import say
 
 if TYPE_CHECKING:
-    from precision_debug.numbers.cuda.device import DeviceArray
-    from precision_debug.numbers.cuda.driver import Device as Gpu
+    from precision_debug.numbers.cuda import Device as Gpu
+    from precision_debug.numbers.cuda import DeviceArray
+    from precision_debug.protocols import CudaComparison
 
 __all__ = ["Buffer", "Device", "find_device"]
 
@@ -36,16 +38,18 @@ class Buffer:
 @functools.cache
 def find_device() -> Device:
     """Return the first GPU. Raises BackendUnavailable."""
-    from precision_debug.numbers.cuda import driver
+    from precision_debug.numbers import cuda
 
+    product: CudaComparison | None = registry.find_behind_door("comparers", "cuda")
     try:
-        return Device(driver.open_device(0), shows_tensors=not driver.explain_unavailable())
+        gpu = cuda.open_device(0)
+        return Device(gpu, shows_tensors=product is not None and not product.explain_unavailable())
     except BackendError as error:
         raise BackendUnavailable(say("no_gpu", error=str(error)), hint=say("install_gpu")) from error
 
 
 class Device:
-    """One GPU and one stream. shows_tensors: the core's kernels run on it, so that tensors are compared there."""
+    """One GPU and one stream. shows_tensors: the kernels run on it, so that tensors are compared there."""
 
     library = "the CUDA driver"
 
@@ -97,7 +101,7 @@ class Device:
 
         owner: what must live as long as the tensor.
         """
-        from precision_debug.numbers.cuda.device import DeviceArray
+        from precision_debug.numbers.cuda import DeviceArray
 
         return DeviceArray(self._gpu, pointer, shape, dtype, owner, self.stream)
 

@@ -1,6 +1,6 @@
 """Compares two torch tensors on their own device; the numbers are those of ``precision_debug.numbers.compare``.
 
-On CUDA by the kernels of ``device``, to the accuracy that is stated there. Elsewhere, and where the kernels do not run,
+On CUDA by the ``kernels``, to the accuracy that is stated there. Elsewhere, and where the kernels do not run,
 by torch's own operators in float64, piece by piece; quantiles are then exact below 65536 elements, and above read from
 the same histogram as the host's, of 262144 elements in runs of 32. Other types are compared in the host's memory.
 """
@@ -17,17 +17,26 @@ import torch
 
 from ... import numbers
 from ...errors import BackendError
+from ...numbers import finish, histogram
+from ...numbers.arrays import as_array
+from ...numbers.cuda import DeviceArray
+from ...numbers.cuda import open_device as device_of
+from ...numbers.measuring import EXACT_BELOW, attach_totals
+from ...numbers.totals import SideTotals, Totals
 from ...records import Comparison, TensorStats, Tolerance
-from .. import finish, histogram
-from ..arrays import as_array
-from ..measuring import EXACT_BELOW, attach_totals
-from ..totals import Totals
-from . import device
-from .driver import explain_unavailable
-from .driver import open_device as device_of
-from .plain import compute_further_metrics, measure_by_torch
+from . import kernels
+from .plain import PIECE, compute_further_metrics, measure_by_torch, measure_side, name_side_numbers
+from .ptx import load_kernel_code
 
-__all__ = ["StartedComparison", "compare_on_device", "describe_on_device", "start_on_device", "to_device_array"]
+__all__ = [
+    "Described",
+    "StartedComparison",
+    "compare_on_device",
+    "describe_on_device",
+    "start_describing",
+    "start_on_device",
+    "to_device_array",
+]  # fmt: skip
 
 
 def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True) -> Comparison:
@@ -54,7 +63,7 @@ def start_on_device(
         if ours is not None and theirs is not None:
             stream = torch.cuda.current_stream(base.device).cuda_stream
             further = functools.partial(compute_further_metrics, base, target)
-            queued = device.start(ours, theirs, tolerance, stream, totals=totals, further=further)
+            queued = kernels.start(ours, theirs, tolerance, stream, totals=totals, further=further)
             return StartedComparison(base, target, tolerance, queued=queued)
     on_host = numbers.measure if totals else numbers.compare
     floats = base.dtype.is_floating_point and target.dtype.is_floating_point
@@ -70,7 +79,7 @@ class StartedComparison:
     """A comparison that is under way. keeps: whether ``finish`` may read the tensors again."""
 
     def __init__(
-        self, base: Any, target: Any, tolerance: Tolerance, *, queued: device.DeviceComparison | None = None,
+        self, base: Any, target: Any, tolerance: Tolerance, *, queued: kernels.DeviceComparison | None = None,
         found: Comparison | None = None, totals: bool = False,
     ) -> None:  # fmt: skip
         self._queued, self._found, self._tolerance, self._totals = queued, found, tolerance, totals
@@ -115,7 +124,55 @@ def describe_on_device(tensor: Any) -> TensorStats:
     return compare_on_device(tensor, tensor).base
 
 
-def to_device_array(tensor: Any) -> device.DeviceArray | None:
+def start_describing(tensor: Any) -> Described:
+    """Queue the numbers of a tensor on its device, without a wait; on the host at once where the device cannot.
+
+    Where ``keeps`` of the result is true, the tensor must keep its values until ``finish``.
+    """
+    tensor = tensor.detach()
+    if tensor.numel() == 0 or tensor.is_complex() or not tensor.is_cuda:
+        return Described(tensor, found=numbers.describe(as_array(tensor)))
+    array = to_device_array(tensor)
+    if array is None:
+        return Described(tensor)
+    return Described(
+        tensor, queued=kernels.start_describing(array, torch.cuda.current_stream(tensor.device).cuda_stream)
+    )
+
+
+class Described:
+    """Numbers that are under way. keeps: whether ``finish`` may read the tensor again."""
+
+    def __init__(
+        self, tensor: Any, *, queued: kernels.DeviceComparison | None = None, found: TensorStats | None = None
+    ) -> None:
+        self._queued, self._found = queued, found
+        self.keeps = queued.keeps if queued is not None else found is None
+        self._tensor = tensor if self.keeps else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``finish`` need not wait for the device."""
+        return self._queued is None or self._queued.ready
+
+    def finish(self) -> TensorStats:
+        """Return the numbers; waits for the device."""
+        if self._found is None:
+            self._found = self._queued.finish().base if self._queued is not None else _describe_by_torch(self._tensor)
+            self._tensor = self._queued = None
+        return self._found
+
+
+def _describe_by_torch(tensor: Any) -> TensorStats:
+    flat = tensor.contiguous().view(-1)
+    side = SideTotals()
+    for first in range(0, flat.numel(), PIECE):
+        found = torch.stack(measure_side(flat[first : first + PIECE].double())).tolist()
+        side.add(SideTotals(**name_side_numbers(found)))
+    return finish.finish_stats(_make_shell(tensor.dtype, tuple(tensor.shape)), side, 0)
+
+
+def to_device_array(tensor: Any) -> DeviceArray | None:
     """Return a torch tensor's memory, or a contiguous copy's, as the kernels take it; None where they do not."""
     if not tensor.is_cuda or tensor.is_sparse or not _runs(tensor.device):
         return None
@@ -124,15 +181,15 @@ def to_device_array(tensor: Any) -> device.DeviceArray | None:
         return None
     flat = tensor.contiguous()
     where = device_of(tensor.device.index or 0)
-    return device.DeviceArray(where, flat.data_ptr(), tuple(tensor.shape), dtype, flat)
+    return DeviceArray(where, flat.data_ptr(), tuple(tensor.shape), dtype, flat)
 
 
 @functools.cache
 def _runs(where: torch.device) -> bool:
     try:
-        why = explain_unavailable()
+        why = kernels.explain_unavailable()
         if not why:
-            device_of(where.index or 0).function("exact")
+            device_of(where.index or 0).function("exact", load_kernel_code)
     except BackendError as error:
         why = str(error)
     if why:
@@ -167,9 +224,9 @@ def _hold_same_bits(base: Any, target: Any) -> bool:
 def _sort_errors(base: Any, target: Any) -> Any:
     """Errors of all elements, or of every n-th run, ascending, in float64; those that are not finite are at the end."""
     size = base.numel()
-    if size >= device.RUNS * device.RUN:
-        start = torch.arange(device.RUNS, device=base.device) * (size // device.RUNS)
-        at = (start[:, None] + torch.arange(device.RUN, device=base.device)).view(-1)
+    if size >= kernels.RUNS * kernels.RUN:
+        start = torch.arange(kernels.RUNS, device=base.device) * (size // kernels.RUNS)
+        at = (start[:, None] + torch.arange(kernels.RUN, device=base.device)).view(-1)
         base, target = base[at], target[at]
     diff = (target.double() - base.double()).abs()
     finite = torch.isfinite(base) & torch.isfinite(target)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ... import numbers
+from ...numbers.arrays import as_array
+from ...numbers.cuda import Device, DeviceArray, Memory
 from ...records import Comparison, TensorStats, Tolerance
-from ..arrays import as_array
-from .device import DeviceArray, start, start_describing
-from .driver import Device, Memory
+from .kernels import explain_unavailable, start, start_describing
 
-__all__ = ["CudaComparer", "CudaStore"]
+__all__ = ["CudaComparer", "CudaStore", "explain_unavailable"]
 
 _SHARE = 0.5
 """Of the free memory of the device, what waiting tensors may take."""

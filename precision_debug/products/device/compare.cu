@@ -1,7 +1,7 @@
 /* The comparison of two tensors on a CUDA device, for the plain driver: see scan.h and settle.h.
  *
- * build.py compiles it, once without PAIR for what all pairs of types need, and once for each pair with
- * -DPAIR=name -DBASE=type -DTARGET=type. Bounds of the numbers: device.py.
+ * ptx.py compiles it, once without PAIR for what all pairs of types need, and once for each pair with
+ * -DPAIR=name -DBASE=type -DTARGET=type. Bounds of the numbers: kernels.py.
  */
 #ifdef PAIR
 #include "scan.h"

@@ -1,4 +1,4 @@
-"""The kernels as the driver takes them, compiled beforehand: ``python -m precision_debug.numbers.cuda.ptx``.
+"""The kernels as the driver takes them, compiled beforehand: ``python -m precision_debug.products.device.ptx``.
 
 The archive lies in the package, so that neither a compiler nor CUDA's toolkit is needed where the kernels run. It holds
 machine code for cards of compute capability 8.x and 9.0, and for all others a text (PTX) that the driver turns into
@@ -24,7 +24,7 @@ from ...safety.compiled import fingerprint_sources
 __all__ = ["ARCHIVE", "PAIRS", "SOURCES", "compile_modules", "load_kernel_code", "write"]
 
 ARCHIVE = Path(__file__).with_name("kernels.zip")
-SOURCES = ("compare.cu", "device.h", "scan.h", "settle.h", "../held.h")
+SOURCES = ("compare.cu", "device.h", "scan.h", "settle.h", "../../numbers/held.h")
 PAIRS = ("f32_f32", "f16_f16", "bf16_bf16", "f32_f16", "f32_bf16")
 """Types of the baseline and the target for which there is a scan."""
 
@@ -60,7 +60,7 @@ def _read_member(member: str) -> bytes:
                 return archive.read(member)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise BackendError(f"cannot be read ({error})", where=ARCHIVE.name, hint="reinstall precision_debug") from error
-    hint = "python -m precision_debug.numbers.cuda.ptx compiles them again"
+    hint = "python -m precision_debug.products.device.ptx compiles them again"
     raise BackendError("the kernels were compiled of other sources", where=ARCHIVE.name, hint=hint)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from ...numbers.metrics import DECLARED, FURTHER, Declared, evaluate_metric
+from ...numbers.totals import PairTotals, SideTotals, Totals
 from ...records import Tolerance
-from ..metrics import DECLARED, FURTHER, Declared, evaluate_metric
-from ..totals import PairTotals, SideTotals, Totals
 
 __all__ = ["PIECE", "SIDE", "compute_further_metrics", "measure_by_torch", "measure_side", "name_side_numbers"]
 

@@ -35,16 +35,17 @@ import numpy as np
 
 from ... import numbers
 from ...errors import BackendError
+from ...numbers import finish, histogram, native, numpy_pass, statistic
+from ...numbers.blocks import make_flat_reader
+from ...numbers.cuda import Device, DeviceArray, open_device
+from ...numbers.measuring import EXACT_BELOW, attach_totals, choose_tolerance
+from ...numbers.metrics import FURTHER, HELD
+from ...numbers.totals import PairTotals, SideTotals, Task, Totals
 from ...records import Comparison, Tolerance
-from .. import finish, histogram, native, numpy_pass, statistic
-from ..blocks import make_flat_reader
-from ..measuring import EXACT_BELOW, attach_totals, choose_tolerance
-from ..metrics import FURTHER, HELD
-from ..totals import PairTotals, SideTotals, Task, Totals
 from .answer import Answer, give_back, take_answer
-from .driver import Device
+from .ptx import load_kernel_code
 
-__all__ = ["FIELDS", "DeviceArray", "DeviceComparison", "start", "start_describing"]
+__all__ = ["FIELDS", "DeviceComparison", "explain_unavailable", "start", "start_describing"]
 
 FIELDS = (
     "base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel",
@@ -91,36 +92,14 @@ _WIDER = frozenset({"float64", "int32", "uint32", "int64", "uint64"})
 """Types whose differences float32 does not hold."""
 
 
-class DeviceArray:
-    """An array of a device in C order. owner: what must live as long as this. stream: on which it is made."""
-
-    __slots__ = ("device", "dtype", "owner", "pointer", "shape", "size", "stream")
-
-    def __init__(
-        self, device: Device, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None,
-        stream: int = 0,
-    ) -> None:  # fmt: skip
-        self.device, self.pointer, self.shape, self.dtype, self.owner = device, pointer, shape, dtype, owner
-        self.stream = stream
-        self.size = math.prod(shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    def numpy(self, stream: int | None = None) -> np.ndarray[Any, Any]:
-        """Return a copy in the host's memory, once the stream (None: its own) has come so far."""
-        found = np.empty(self.shape, self.dtype)
-        if found.nbytes:
-            where = self.stream if stream is None else stream
-            self.device.download(self.pointer, found.reshape(-1).view(np.uint8), where)
-        return found
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError("an array of a device is copied")
-        found = self.numpy()
-        return found if dtype is None else found.astype(dtype)
+@functools.cache
+def explain_unavailable() -> str:
+    """Return why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
+    try:
+        open_device(0).function("settle", load_kernel_code)
+    except Exception as error:
+        return " ".join(str(error).split())
+    return ""
 
 
 class _Room:
@@ -298,10 +277,10 @@ def _make_plan(
     blocks = min(-(-size // (exactly * 4)), device.processors * _EXACTS)
     extra = size if errors else BUCKETS
     last = (
-        (device.function("settle"), 1 + -(-extra // settling), settling),
-        (device.function("exact"), blocks, exactly),
+        (device.function("settle", load_kernel_code), 1 + -(-extra // settling), settling),
+        (device.function("exact", load_kernel_code), blocks, exactly),
     )
-    scan = (device.function(f"scan_{pair}_{rule}"), rows, lanes) if scans else None
+    scan = (device.function(f"scan_{pair}_{rule}", load_kernel_code), rows, lanes) if scans else None
     return _Plan(
         kernels=(scan, *last) if scan else last[::-1],
         numbers=(

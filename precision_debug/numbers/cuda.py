@@ -1,7 +1,8 @@
 """The CUDA driver through ctypes: memory, streams' events and kernels of one device, with nothing else installed.
 
 Every device is used through its primary context, which the CUDA runtime, and so ONNX Runtime, TensorRT and torch, use
-too: their pointers and streams are ours. Pointers and streams are plain integers.
+too: their pointers and streams are ours. Pointers and streams are plain integers. A backend runs on this memory;
+comparing in it is a product's (behind the door "comparers"). Nothing here is imported before a session needs a card.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ...errors import BackendError
-from .ptx import load_kernel_code
+from ..errors import BackendError
 
-__all__ = ["Device", "Event", "Memory", "Pinned", "explain_unavailable", "find_device_of_pointer", "open_device"]
+__all__ = ["Device", "DeviceArray", "Event", "Memory", "Pinned", "find_device_of_pointer", "open_device"]
 
 # the numbers of cuda.h: CU_DEVICE_ATTRIBUTE_…, CU_POINTER_ATTRIBUTE_…, CU_MEMORYTYPE_DEVICE, CU_EVENT_DISABLE_TIMING,
 # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, CUDA_ERROR_…
@@ -65,16 +66,6 @@ def _raise_unless_ok(library: Any, status: int, what: str) -> None:
         said = text.value.decode() if text.value else f"status {status}"
         hint = "mark fewer tensors, or use a smaller batch" if status == _OUT_OF_MEMORY else "nvidia-smi shows the card"
         raise BackendError(f"{what}: {said}", where="CUDA", hint=hint)
-
-
-@functools.cache
-def explain_unavailable() -> str:
-    """Return why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
-    try:
-        open_device(0).function("settle")
-    except Exception as error:
-        return " ".join(str(error).split())
-    return ""
 
 
 _devices: dict[int, Device] = {}
@@ -155,12 +146,15 @@ class Device:
         """Threads of a block of so many warps."""
         return self.lanes * warps
 
-    def function(self, name: str) -> int:
-        """Return a kernel, whose text the driver compiles when the first of its module is asked for."""
+    def function(self, name: str, load_code: Callable[[str, int], tuple[str, Iterator[bytes]]]) -> int:
+        """Return a kernel, whose text the driver compiles when the first of its module is asked for.
+
+        load_code: of a kernel and a compute capability (90: 9.0) the module that has it, and what the driver may load.
+        """
         found = self._functions.get(name)
         if found is None:
             with _lock, self.current():
-                module, codes = load_kernel_code(name, self.capability)
+                module, codes = load_code(name, self.capability)
                 if module not in self._modules:
                     self._modules[module] = self._loaded(codes)
                 found_there = ctypes.c_void_p()
@@ -307,7 +301,7 @@ class Memory:
 
 
 class Pinned:
-    """Host memory that a device writes to. It is kept until the process ends: see ``answer``."""
+    """Host memory that a device writes to. It is kept until the process ends."""
 
     __slots__ = ("bytes", "pointer")
 
@@ -315,3 +309,35 @@ class Pinned:
         self.pointer = pointer
         memory: Any = (ctypes.c_char * size).from_address(pointer)
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)
+
+
+class DeviceArray:
+    """An array of a device in C order. owner: what must live as long as this. stream: on which it is made."""
+
+    __slots__ = ("device", "dtype", "owner", "pointer", "shape", "size", "stream")
+
+    def __init__(
+        self, device: Device, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None,
+        stream: int = 0,
+    ) -> None:  # fmt: skip
+        self.device, self.pointer, self.shape, self.dtype, self.owner = device, pointer, shape, dtype, owner
+        self.stream = stream
+        self.size = math.prod(shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def numpy(self, stream: int | None = None) -> np.ndarray[Any, Any]:
+        """Return a copy in the host's memory, once the stream (None: its own) has come so far."""
+        found = np.empty(self.shape, self.dtype)
+        if found.nbytes:
+            where = self.stream if stream is None else stream
+            self.device.download(self.pointer, found.reshape(-1).view(np.uint8), where)
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("an array of a device is copied")
+        found = self.numpy()
+        return found if dtype is None else found.astype(dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .driver import Device, Event, Pinned
+from ...numbers.cuda import Device, Event, Pinned
 
 __all__ = ["Answer", "give_back", "take_answer"]
 
