@@ -10,15 +10,20 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import house_numbers
+import onnx
+import onnx_models
 import pytest
+from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 from precision_debug import cli, registry
 from precision_debug.errors import UsageError
 from precision_debug.protocols import CudaComparison, TorchComparison
+from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.run.judging import StepFixes
 from precision_debug.run.plan import Side
 
@@ -125,8 +130,9 @@ def _tree_without(root: Path, folder: Path, names: tuple[str, ...]) -> Path:
     return folder
 
 
-def _run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join(map(str, (tree, tree / "backends")))
+def _run(tree: Path, *words: str, more: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
+    """more: folders that are looked into first."""
+    paths = os.pathsep.join(map(str, (*more, tree, tree / "backends")))
     return subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}
     )
@@ -220,3 +226,49 @@ def test_without_the_device_product_torchs_tensors_are_compared_in_the_host(root
     done = _run(tree, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path), str(suite))
     assert done.returncode == 0, done.stdout
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 20
+
+
+TENSORRT = (
+    "from tensorrt_fake import HostGpu, fake_tensorrt\nglobals().update(vars(fake_tensorrt(rounds=True)))\n"
+    "from precision_debug.numbers import cuda\ncuda._devices[0] = HostGpu(limit=10**9, free=10**9)\n"
+)
+
+
+def test_without_the_device_product_an_engine_runs_and_both_doctor_and_report_tell_it(
+    root: Path, tmp_path: Path
+) -> None:
+    """TensorRT runs on the driver's memory, which the core has; a stand-in for its library and for the card."""
+    pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
+    tree = _tree_without(root, tmp_path / "tree", ("device",))
+    stand_in = tmp_path / "stand_in"
+    stand_in.mkdir()
+    (stand_in / "tensorrt.py").write_text(TENSORRT)
+    (stand_in / "torch.py").write_text("raise ImportError")
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    said = str(registry.explain_host_only("none that is here"))
+    told = {}
+    for at in (root, tree):
+        doctor = _run(at, "-m", "precision_debug", "doctor", more=(stand_in, root / "tests"))
+        assert "trt_fp16" in doctor.stdout
+        assert (said in doctor.stdout) == (at is tree), doctor.stdout
+        done = _run(
+            at, "-m", "precision_debug", "--model_file", str(tmp_path / "m.onnx"), "--run_mode", "trt_fp16",
+            "--output", str(tmp_path / "o.json"), more=(stand_in, root / "tests"),
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stderr
+        plain = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
+        told[at] = plain["rows"], plain["summary"]["verdict"], done.returncode
+        assert (said in json.dumps(plain, ensure_ascii=False)) == (at is tree)
+    assert told[root] == told[tree]
+
+
+@pytest.mark.quick
+def test_onnx_runtimes_modes_of_a_card_tell_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    taps = pytest.importorskip("precision_debug_onnxruntime.engine.taps")
+    monkeypatch.setattr(taps, "borrows_memory", lambda: True)
+    monkeypatch.setattr(registry, "products", dict)
+    backend = OnnxRuntimeBackend()
+    for mode, code in (("ort_cuda_fp16", "no_device_product"), ("ort_fp16", "")):
+        spec = SessionSpec(model=ModelFiles(model_file="m.onnx"), mode=mode)
+        for found in (backend.on_device(spec, spec), backend.on_device_alone(spec, spec)):
+            assert getattr(found, "code", "") == code
