@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -38,3 +39,15 @@ def test_what_a_script_starts_finds_the_project_too(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(GPU.parent.parent)
+
+
+def test_what_the_phases_time_is_there() -> None:
+    pytest.importorskip("torch", reason="needs PyTorch")
+    tree = ast.parse((GPU / "phases.py").read_text("utf-8"))
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    (value,) = (value for value in values if isinstance(value, ast.Dict))
+    for place, names in ast.literal_eval(value).items():
+        module, _, kind = place.partition(":")
+        owner = importlib.import_module(module)
+        owner = getattr(owner, kind) if kind else owner
+        assert [name for name in names if not hasattr(owner, name)] == [], place

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import json
 import os
 import time
@@ -68,43 +67,23 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-STAGES = ("run_alone", "plain_sinks", "expected_errors", "carried", "inherited_errors", "unsteady", "rank")
-
-
-def timed(spent: dict[str, float]) -> None:
-    """Note how long each stage of an explanation takes."""
-    stages: Any = importlib.import_module("precision_debug.explain.explain_run")
-    for name in STAGES:
-        plain = getattr(stages, f"_plain_{name}", getattr(stages, name))
-        setattr(stages, f"_plain_{name}", plain)
-
-        def timing(*given: Any, name: str = name, plain: Any = plain, **more: Any) -> Any:
-            _wait()
-            begun = time.perf_counter()
-            result = plain(*given, **more)
-            _wait()
-            spent[name] = time.perf_counter() - begun
-            return result
-
-        setattr(stages, name, timing)
-
-
 def by_command(mode: str, explain: str) -> dict[str, Any]:
     """One whole command in this process, with loading the model, journal and report."""
+    from phases import phases
+
     import precision_debug
 
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    spent: dict[str, float] = {}
-    timed(spent)
     _wait()
     begun = time.perf_counter()
-    report = precision_debug.compare(
-        f"{Path(__file__).resolve()}:build", run_mode=mode, lockstep=True, explain=explain, compare_on="device"
-    )
-    _wait()
+    with phases() as spent:
+        report = precision_debug.compare(
+            f"{Path(__file__).resolve()}:build", run_mode=mode, lockstep=True, explain=explain, compare_on="device"
+        )
+        _wait()
     told = report.explanation
     return {
         "seconds": time.perf_counter() - begun,
