@@ -35,7 +35,8 @@ FRAMEWORKS = (
     "ai-edge-litert==2.3.0 xllamacpp==2026.10.11549 gguf==0.19.0 nncf==3.4.0"
 )
 # One more than there are cores: with the frameworks, tests wait for what they have started for a sixth of their time.
-SPREAD = f"-n {CORES + 1} --dist loadfile"
+# Forks of one process, since each of xdist's workers would import every framework and collect every test.
+SPREAD = f"--forks {CORES + 1}"
 GIVES_WAY = "nice -n 5 .venv/bin/python"  # to the tests that run beside it
 
 

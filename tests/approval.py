@@ -188,6 +188,8 @@ def configure(config: pytest.Config) -> None:
     global approving
     approving = bool(config.getoption("--approve"))
     if approving:
-        if os.environ.get("PYTEST_XDIST_WORKER") or getattr(config.option, "numprocesses", None):
-            raise pytest.UsageError("--approve writes files: run it without -n")
+        if os.environ.get("PYTEST_XDIST_WORKER") or any(
+            getattr(config.option, name, None) for name in ("numprocesses", "forks")
+        ):
+            raise pytest.UsageError("--approve writes files: run it without -n and --forks")
         prune(FOLDER.parent, FOLDER)

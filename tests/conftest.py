@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import approval
+import forks
 import outcomes
 import pytest
+from forks import pytest_runtestloop
 from hypothesis import HealthCheck, settings
-from outcomes import pytest_addoption, pytest_runtest_setup
+from outcomes import pytest_runtest_setup
 from warm import EveryWarm, fixed, serving, shared
 
-__all__ = ["pytest_addoption", "pytest_runtest_setup"]
+__all__ = ["pytest_runtest_setup", "pytest_runtestloop"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHARED = pytest.StashKey[str]()
@@ -48,6 +50,11 @@ LONGEST = (
     "test_torch_whole_module", "test_onnxruntime_taps", "test_stopping", "test_without_frameworks", "test_sweep",
     "test_import_path", "test_cli", "test_faulty_pass", "test_paddle_bodies",
 )  # fmt: skip
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    outcomes.pytest_addoption(parser)
+    forks.pytest_addoption(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:

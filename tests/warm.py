@@ -33,14 +33,14 @@ import sys
 import tempfile
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 __all__ = [
-    "ENGINES", "Begun", "EveryWarm", "Forked", "Warm", "begin", "command", "fixed", "run_python", "run_together",
-    "serving", "shared", "write_python",
+    "ENGINES", "Begun", "EveryWarm", "Forked", "Warm", "begin", "command", "fixed", "import_all", "run_python",
+    "run_together", "serving", "shared", "write_python",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -401,12 +401,7 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     sys.path[:] = [path for path in sys.path if path != str(ROOT / "tests")]
     sys.path[:0] = [str(ROOT), str(ROOT / "backends")]
     environment = dict(os.environ)
-    for name in (*_IMPORTS, *_own_modules(), *modules):
-        with contextlib.suppress(ImportError):
-            module, _, function = name.partition(":")
-            imported = importlib.import_module(module)
-            if function:
-                getattr(imported, function)()
+    import_all((*_IMPORTS, *_own_modules(), *modules))
     logging.root.handlers.clear()  # what an import has put there would print our own notes beside the error
     logging.root.setLevel(logging.WARNING)
     from precision_debug.run import child
@@ -418,6 +413,16 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     gc.collect()
     gc.freeze()
     _Forks(socket.socket(fileno=handle)).serve()
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import what there is of these; what follows a colon is called."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            module, _, function = name.partition(":")
+            imported = importlib.import_module(module)
+            if function:
+                getattr(imported, function)()
 
 
 def _own_modules() -> Iterator[str]:

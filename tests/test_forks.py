@@ -1,0 +1,70 @@
+"""tests/forks.py: what became of each test is told as it is without forks, and one that ends its fork fails alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warm import run_python
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_FIRST = """
+import os
+import pytest
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "times"
+    yield path
+    print("torn down after", path.read_text())
+
+def test_a(made, tmp_path):
+    made.write_text(str(os.getpid()))
+    (tmp_path / "own").mkdir()
+
+def test_dies(made):
+    os._exit(7)
+
+def test_c(made):
+    print("said by c")
+    made.write_text("2")
+    assert made.read_text() == "3", os.getpid()
+
+@pytest.mark.skip
+def test_skipped():
+    pass
+"""
+_OTHER = """
+import pytest
+
+@pytest.mark.parametrize("number", range(3))
+def test_number(number, record_property):
+    record_property("number", number)
+    print("said by", number)
+    assert number != 1
+"""
+
+
+def test_forks_tell_what_became_of_each_test(tmp_path: Path) -> None:
+    (tmp_path / "test_first.py").write_text(_FIRST, encoding="utf-8")
+    for name in ("second", "third"):
+        (tmp_path / f"test_{name}.py").write_text(_OTHER, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        "from forks import pytest_addoption, pytest_runtestloop\n", encoding="utf-8"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    done = run_python("-m", "pytest", "-v", "--forks", "2", "-p", "no:cacheprovider", "-o",
+                      f"pythonpath={ROOT / 'tests'} {ROOT}", str(tmp_path), cwd=tmp_path)  # fmt: skip
+    said = done.stdout
+    assert done.returncode == 1, said + done.stderr
+    assert "4 failed, 5 passed, 1 skipped" in said, said
+    for test, became in {
+        "test_first.py::test_a": "PASSED", "test_first.py::test_dies": "FAILED", "test_first.py::test_c": "FAILED",
+        "test_first.py::test_skipped": "SKIPPED", "test_second.py::test_number[0]": "PASSED",
+        "test_second.py::test_number[1]": "FAILED", "test_third.py::test_number[2]": "PASSED",
+    }.items():  # fmt: skip
+        assert f"{test} {became}" in said, (test, said)
+    assert "status 7" in said
+    assert "said by c" in said
+    assert said.count("said by 1") == 2
+    assert "said by 0" not in said
