@@ -26,7 +26,7 @@ OPEN_PAIR, ONE_SAMPLE = "precision_debug/run/open_pair.py", "precision_debug/run
 COMPARING = "precision_debug/run/open_pair.py"
 CLAIMS, FILES = "precision_debug/claims/of_report.py", "precision_debug/claims/claim.py"
 FOUND, ASKED = "precision_debug/claims/of_search.py", "precision_debug/claims/as_asked.py"
-STANDARD, CHECK = "precision_debug/onnx/standard.py", "precision_debug/products/tools/check.py"
+STANDARD, CHECK = "precision_debug/products/tools/standard.py", "precision_debug/products/tools/check.py"
 
 TESTS = {
     JUDGE: "tests/test_judge.py", BORN: "tests/test_judge.py", ALIGN: "tests/test_align.py",

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from precision_debug.cli import main  # noqa: E402
 from precision_debug.onnx.model import read_model  # noqa: E402
-from precision_debug.onnx.standard import check_by_standard  # noqa: E402
+from precision_debug.products.tools.standard import check_by_standard  # noqa: E402
 
 W = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 

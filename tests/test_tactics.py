@@ -75,7 +75,7 @@ def test_tensorrts_parser_is_asked_in_both_of_its_ways(
     from precision_debug_tensorrt.engine import device_memory, versions
     from tensorrt_fake import HostGpu, fake_tensorrt
 
-    from precision_debug.cli import inspect
+    from precision_debug.products.tools import inspect
 
     nodes = [helper.make_node("Relu", ["x"], ["a"], name="one"), helper.make_node("Nowhere", ["a"], ["y"], name="two")]
     ends = [onnx_models.value(name, [2]) for name in "xy"]

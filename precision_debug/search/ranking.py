@@ -46,7 +46,8 @@ def rank_groups(
     kept: units that are kept already: where an output is still not finite, what they give may overflow on the edge to a
     reader that is not kept.
 
-    shares: of the squared error, as they add up (see run.attribution); without them the effects of single operators."""
+    shares: of the squared error, as they add up (see products.search.attribution); without them the effects of single
+    operators."""
     row_of = {row.name: row for row in rows}
     broken = any(row.is_output and row.non_finite for row in rows)
     beyond_fp16 = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]

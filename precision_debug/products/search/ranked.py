@@ -17,11 +17,11 @@ from ...records import RunSpec
 from ...report.from_journal import report_of_events
 from ...report.model import Report
 from ...run import pipeline
-from ...run.attribution import attribute_error
 from ...run.criterion import Sample
 from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, make_stage_spec
 from ...search import Group, Units, rank_groups
+from .attribution import attribute_error
 from .evaluations import Evaluations
 
 __all__ = ["Ranker"]

@@ -42,11 +42,11 @@ def run(arguments: Sequence[str]) -> int:
             raise ModelError(
                 "is not an .onnx file", where=path, hint="only .onnx files can be read without their framework"
             )
-    from ...onnx.compared_files import compare_files, count_looked_at
     from ...onnx.model import read_model
     from ...onnx.provable import prove_faults
-    from ...onnx.standard import check_by_standard
     from ...reasons import Text, list_some, say
+    from .compared_files import compare_files, count_looked_at
+    from .standard import check_by_standard
 
     paths = [path for path in (args.model, args.second) if path]
     models = [read_model(path) for path in paths]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from ..protocols.description import Description
-from ..reasons import Text, same
-from ..records import InputMeta
-from ..report.words import explain_reason
+from ...protocols.description import Description
+from ...reasons import Text, same
+from ...records import InputMeta
+from ...report.words import explain_reason
 
 __all__ = ["describe_parts", "format_type"]
 
@@ -16,7 +16,7 @@ _LONG = 120
 
 
 def describe_parts(path: str, description: Description, parts: Collection[str] = ()) -> Iterator[Text]:
-    """One line a thing; parts: as ``onnx.description.PARTS``."""
+    """One line a thing; parts: as ``onnx_description.PARTS``."""
     yield Text(f"{path}: {description.format}", f"{path}：{description.format}")
     yield from map(explain_reason, description.facts)
     for word, metas in ((Text("input ", "输入"), description.inputs), (Text("output", "输出"), description.outputs)):

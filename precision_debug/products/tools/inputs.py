@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import registry
-from ..codec import decode, encode
-from ..errors import UsageError
-from ..feeds import as_option, choose_default_feeds
-from ..reasons import Text, say
-from ..records import InputMeta, ModelFiles
-from ..report.words import explain_reason
-from ..run.child import Said, call_in_child
-from ..safety.untrusted import make_visible
-from ..settings.setting import parse_shapes
+from ... import registry
+from ...cli.parser import MODEL_FLAGS, choose_language, make_flag, make_verb_parser, parse, program_name
+from ...cli.reading import make_opening, read_model_options, with_a_mode
+from ...codec import decode, encode
+from ...errors import UsageError
+from ...feeds import as_option, choose_default_feeds
+from ...reasons import Text, say
+from ...records import InputMeta, ModelFiles
+from ...report.words import explain_reason
+from ...run.child import Said, call_in_child
+from ...safety.untrusted import make_visible
+from ...settings.setting import parse_shapes
 from .description import format_type
-from .parser import MODEL_FLAGS, choose_language, make_flag, make_verb_parser, parse, program_name
-from .reading import make_opening, read_model_options, with_a_mode
 
 __all__ = ["read", "run"]
 
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(say("no_model"), hint="precision_debug inputs MODEL")
 
     job = {"model": encode(model), "run_mode": args.run_mode}
-    found = call_in_child("precision_debug.cli.inputs:read", job, where=model.path, verbose=args.verbose)
+    found = call_in_child(f"{__name__}:read", job, where=model.path, verbose=args.verbose)
     asked, metas = found["mode"], [decode(InputMeta, plain) for plain in found["inputs"]]
     defaults = choose_default_feeds(metas, shapes=parse_shapes(args.input_shapes))
     for meta in metas:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
-from ..reasons import Text, same, say
-from .graph import initializers_of, iterate_scopes
-from .model import Model, read_model, read_tensor_shape
-from .types import dtype_name
+from ...errors import ModelError
+from ...onnx.graph import initializers_of, iterate_scopes
+from ...onnx.model import Model, read_model, read_tensor_shape
+from ...onnx.types import dtype_name
+from ...reasons import Text, same, say
 
 __all__ = ["PARTS", "describe_file"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..reasons import Reason, list_some, say
-from .graph import iterate_external_tensors, iterate_graphs, order_nodes, reorder
-from .model import Model
-from .without_weights import read_light
+from ...onnx.graph import iterate_external_tensors, iterate_graphs, order_nodes, reorder
+from ...onnx.model import Model
+from ...onnx.without_weights import read_light
+from ...reasons import Reason, list_some, say
 
 __all__ = ["Standard", "check_by_standard"]
 

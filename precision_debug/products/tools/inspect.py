@@ -20,11 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import registry
-from ..codec import decode, encode
-from ..errors import PrecisionDebugError, UsageError
-from ..feeds.random import draw_feeds
-from ..inspector import (
+from ... import registry
+from ...cli.parser import choose_language, make_flag, make_verb_parser, parse
+from ...codec import decode, encode
+from ...errors import PrecisionDebugError, UsageError
+from ...feeds.random import draw_feeds
+from ...inspector import (
     EngineLayer,
     compare_engines,
     find_real_precision,
@@ -33,17 +34,16 @@ from ..inspector import (
     read_tactics,
     split_fused_outputs,
 )
-from ..numbers import describe
-from ..numbers.arrays import as_array
-from ..onnx.description import PARTS, describe_file
-from ..protocols import Describer, Feeds, Survey
-from ..reasons import Text, same
-from ..records import InputMeta, ModelFiles, SessionSpec
-from ..report.words import explain_reason, format_count
-from ..run.child import Said, call_in_child
-from ..safety.untrusted import make_visible
+from ...numbers import describe
+from ...numbers.arrays import as_array
+from ...protocols import Describer, Feeds, Survey
+from ...reasons import Text, same
+from ...records import InputMeta, ModelFiles, SessionSpec
+from ...report.words import explain_reason, format_count
+from ...run.child import Said, call_in_child
+from ...safety.untrusted import make_visible
 from .description import describe_parts
-from .parser import choose_language, make_flag, make_verb_parser, parse
+from .onnx_description import PARTS, describe_file
 
 __all__ = ["run", "survey_in_child"]
 
@@ -146,7 +146,7 @@ def _print_capability(files: Sequence[str], mode: str, language: str) -> int:
     for name in files:
         # an engine is asked where a crash of it, or a signal, costs nothing and leaves nothing
         asked = {"model": name, "mode": mode}
-        survey = decode(Survey, call_in_child("precision_debug.cli.inspect:survey_in_child", asked, where=name))
+        survey = decode(Survey, call_in_child(f"{__name__}:survey_in_child", asked, where=name))
         taken, all_ = ", ".join(f"{n} {kind}" for kind, n in survey.taken.items()), sum(survey.taken.values())
         lines = [
             Text(f"{name}, {survey.engine}: takes {all_} operators: {taken or 'none'}",
@@ -197,9 +197,9 @@ def _make_default_feeds(spec: SessionSpec) -> Feeds:
 
 def _describe_data(name: str) -> Iterator[Text]:
     """One line an array. Raises InputError."""
-    from ..feeds.load import load_sets
-    from ..feeds.npz import load_npz
-    from ..feeds.polygraphy_json import holds_results, read_results
+    from ...feeds.load import load_sets
+    from ...feeds.npz import load_npz
+    from ...feeds.polygraphy_json import holds_results, read_results
 
     if name.lower().endswith(".json") and holds_results(Path(name)):
         for runner, iterations in read_results(Path(name)).items():

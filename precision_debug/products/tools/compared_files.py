@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..reasons import Reason, list_some, say
-from .constants import Constants
-from .graph import iterate_scopes
-from .model import Model
-from .provable_apart import PairedGraph, pair_graphs, prove_differences
+from ...onnx.constants import Constants
+from ...onnx.graph import iterate_scopes
+from ...onnx.model import Model
+from ...onnx.provable_apart import PairedGraph, pair_graphs, prove_differences
+from ...reasons import Reason, list_some, say
 
 __all__ = ["Looked", "compare_files", "count_looked_at"]
 

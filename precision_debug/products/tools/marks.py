@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..codec import decode, encode
-from ..feeds import make_feeds
-from ..pairing.marks import get_mark_names_from_serialized_json, select
-from ..records import ModelFiles, TensorMeta
-from ..report.atomic_file import replace_atomically
-from ..run.child import Said, call_in_child
-from ..run.companion_files import refuse_overwriting
-from ..safety.untrusted import make_visible
-from ..settings.setting import parse_shapes
-from .parser import MODEL_FLAGS, make_flag, make_verb_parser, parse
-from .reading import make_opening, read_model_options, with_a_mode
+from ...cli.parser import MODEL_FLAGS, make_flag, make_verb_parser, parse
+from ...cli.reading import make_opening, read_model_options, with_a_mode
+from ...codec import decode, encode
+from ...feeds import make_feeds
+from ...pairing.marks import get_mark_names_from_serialized_json, select
+from ...records import ModelFiles, TensorMeta
+from ...report.atomic_file import replace_atomically
+from ...run.child import Said, call_in_child
+from ...run.companion_files import refuse_overwriting
+from ...safety.untrusted import make_visible
+from ...settings.setting import parse_shapes
 
 __all__ = ["list_in_child", "run"]
 
@@ -75,7 +75,7 @@ _FLAGS = (
 
 def _mark_model(model: ModelFiles, args: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
     job = {"model": encode(model), "run_mode": args.run_mode, "input_shapes": args.input_shapes}
-    found = call_in_child("precision_debug.cli.marks:list_in_child", job, where=model.path, verbose=args.verbose)
+    found = call_in_child(f"{__name__}:list_in_child", job, where=model.path, verbose=args.verbose)
     metas = [decode(TensorMeta, plain) for plain in found]
     chosen = set(select(args.mark, between, [m.name for m in metas])) if args.mark or between else None
     kept = [meta for meta in metas if chosen is None or meta.name in chosen]

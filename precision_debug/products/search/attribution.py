@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PrecisionDebugError
-from ..numbers.arrays import as_array
-from ..numbers.exact_sum import sum_of_squares
-from ..observe.store import Store
-from ..protocols import Feeds, Operator, Operators
-from ..records import Row
-from .plan import Opening
-from .side import guard_call
+from ...errors import PrecisionDebugError
+from ...numbers.arrays import as_array
+from ...numbers.exact_sum import sum_of_squares
+from ...observe.store import Store
+from ...protocols import Feeds, Operator, Operators
+from ...records import Row
+from ...run.plan import Opening
+from ...run.side import guard_call
 
 __all__ = ["attribute_error"]
 
