@@ -3,7 +3,7 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, or all.
+fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth, or all.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ BATCHES = {
     "tenth": ("tenth_onnx", "tenth_files", "tenth_openvino", "tenth_torch", "tenth_paddle"),
     "eleventh": ("eleventh_onnx", "eleventh_torch"),
     "twelfth": ("twelfth.files", "twelfth.torch_cases", "twelfth.others"),
+    "thirteenth": ("thirteenth_onnx", "thirteenth_torch"),
 }
 
 
