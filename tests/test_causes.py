@@ -136,6 +136,30 @@ def test_whole_numbers_that_wrap_around_are_no_decisions(tmp_path: Path) -> None
     assert first.evidence == {"type": "int32", "largest": 3_000_000 * x.max(), "count": beyond.sum(), "elements": 60}
 
 
+def test_a_cast_beyond_a_type_is_told_by_the_end_that_all_become(tmp_path: Path) -> None:
+    """And is no operator that only moves numbers about: given the same floats, it makes other whole numbers of them."""
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [24])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [24])
+    held = [numpy_helper.from_array(np.float32(1e9), "nano"), numpy_helper.from_array(np.int64(3 * 10**12), "start")]
+    nodes = [
+        helper.make_node("Mul", ["x", "nano"], ["long"]), helper.make_node("Cast", ["long"], ["ticks"], to=7),
+        helper.make_node("Sub", ["ticks", "start"], ["late"]), helper.make_node("Cast", ["late"], ["y"], to=1),
+    ]  # fmt: skip
+    graph = helper.make_graph(nodes, "ends", [given], [out], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path := str(tmp_path / "ends.onnx"))
+    x = np.random.default_rng(3).uniform(3000, 3001, size=24).astype(np.float32)
+    report = precision_debug.compare(path, run_mode="ov_fp32", baseline="ort_fp32", inputs={"x": x})
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause, first.evidence["end"]) == ("ticks", "wrapped", -(2**31))
+
+
 @pytest.mark.parametrize(
     ("kind", "large"), [("Mul", 2654435761), ("Add", 2**40 + 5), ("Mul", 3_000_000_000)]
 )

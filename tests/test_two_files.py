@@ -159,6 +159,72 @@ def test_an_element_that_differs_between_two_files_is_told_as_it_is(first: Any, 
     assert (told["base"], told["target"], told["at"]) == (*found, [1])
 
 
+def test_a_tensor_of_another_shape_on_both_sides_is_not_asked_for_its_numbers() -> None:
+    """Where the work was cut otherwise it is a candidate without a row: that ended all explaining."""
+    from types import SimpleNamespace
+
+    from precision_debug.explain.subject import Subject
+
+    assert not Subject.broken(SimpleNamespace(row_of={}), "add")  # type: ignore[arg-type]
+
+
+def _store_in_half(model: Any) -> Any:
+    """Every weight in float16, and a cast in front of who reads it."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.initializer[:]
+    for one in model.graph.initializer:
+        half = onnx.numpy_helper.to_array(one).astype(np.float16)
+        made.graph.initializer.append(onnx.numpy_helper.from_array(half, f"{one.name}_half"))
+        made.graph.node.insert(0, onnx.helper.make_node("Cast", [f"{one.name}_half"], [one.name], to=1))
+    return made
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_weights_that_are_stored_in_half_cost_what_that_costs(grown: bool, tmp_path: Path) -> None:
+    """They are not missing, and their rounding is expected; a number of them that is another one is told."""
+    plain = two_convolutions([2] * 4)
+    onnx.save(plain, tmp_path / "first.onnx")
+    half = _store_in_half(plain)
+    if grown:
+        weight = next(one for one in half.graph.initializer if len(one.dims) == 4)
+        values = onnx.numpy_helper.to_array(weight).copy()
+        values.flat[3] += 0.5
+        weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
+    onnx.save(half, tmp_path / "second.onnx")
+    feeds = {"x": np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", run_mode="ort_opt", baseline_model=str(tmp_path / "first.onnx"), baseline="ort_fp32",
+        inputs=feeds,
+    )  # fmt: skip
+    assert report.explanation is not None
+    told = [(one.cause, one.evidence["count"]) for one in report.explanation.culprits]
+    assert (report.exit_status, told) == ((1, [("files_differ", 1)]) if grown else (0, []))
+
+
+def test_what_passes_through_float8_is_held_in_float8(tmp_path: Path) -> None:
+    """What a type of 8 bits cuts off is that type's overflow, not another operator in the baseline's place."""
+    from planted.onnx_faults import Graph, tokens
+
+    files = []
+    for quantised in (False, True):
+        g = Graph(seed=3, opset=19)
+        h = g.op("Mul", [g.dense(tokens(g, 16), 16, 16, "a"), g.weight("loud", np.float32(300))], "h")
+        if quantised:
+            one = g.weight("one", np.float32(1))
+            zero = onnx.helper.make_tensor("zero", onnx.TensorProto.FLOAT8E4M3FN, [], [0])
+            held = g.op("QuantizeLinear", [h, one, g.op("Constant", [], "zero", value=zero)], "h_q")
+            h = g.op("DequantizeLinear", [held, one, "zero"], "h_dq")
+        g.dense(h, 16, 4, "y")
+        files.append(g.save(tmp_path / f"{quantised}.onnx", ["y"]))
+    report = precision_debug.compare(
+        files[1], baseline_model=str(files[0]), run_mode="ort_opt", baseline="ort_fp32", inputs=g.feeds
+    )
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (report.exit_status, first.name, first.cause, first.evidence["limit"]) == (1, "h", "overflow", 448)
+
+
 @pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
 @pytest.mark.parametrize("kept", ["", "second"])
 def test_a_converted_file_holds_rounded_constants_and_is_no_other_model(

@@ -14,7 +14,6 @@ from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
     "check_digit_of_a_long_number_ov_opt": "who is a stretch that is called too coarse, not a division in float32",
-    "nanoseconds_as_int64_ov_opt": "the product before the cast is named, not the cast that is cut off at int32",
 }
 """What is known to be told wrongly, with what is wrong."""
 

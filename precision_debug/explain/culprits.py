@@ -20,7 +20,7 @@ from .introduced import MASK, Alone, may_be_handed_nan
 from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
 from .operators import BODIES, MOVE, SELECT, plain_type
 from .subject import Subject
-from .units import BEYOND, LOOK, MOST, is_suspicious, largest_of, smallest_of
+from .units import BEYOND, LOOK, MOST, NARROW, is_suspicious, largest_of, smallest_of
 
 __all__ = [
     "find_first_failing",
@@ -223,9 +223,19 @@ def _is_innocent(subject: Subject, alone: Alone, name: str) -> bool:
         return True  # whatever it does with other inputs: here nothing of it is wrong
     if own.method == "replayed" and subject.broken(name) and may_be_handed_nan(subject, name):
         return True  # of which nobody saw what it was given
-    more = (subject.two_files and bool(own.flips)) or subject.far(own.rel_l2, own.units, FAR)
+    turned = bool(own.flips) and (subject.two_files or _turns_into_whole_numbers(subject, name, own))
+    more = turned or subject.far(own.rel_l2, own.units, FAR)
     born = own.born_nan + own.born_inf > 0  # by a cast of the target alone, on the way to it
     return subject.moves_on(name) and not more and not born
+
+
+def _turns_into_whole_numbers(subject: Subject, name: str, own: Introduced) -> bool:
+    """Return whether an operator casts floats to whole numbers, given the same floats on both sides: others of them are
+    its own doing. Where floats are narrow, what is cast was rounded on the way to it."""
+    if own.method != "isolated" or subject.typical_unit > NARROW:
+        return False
+    metas = [subject.meta_of[one] for one in (name, *subject.sources(name)) if one in subject.meta_of]
+    return len(metas) == 2 and "int" in metas[0].dtype and "float" in metas[1].dtype
 
 
 def rank(

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.narrowing import narrow_type as dtype_of
-from ..numbers.narrowing import round_values
+from ..numbers.narrowing import is_rounding
 from ..numbers.number_types import find_promise
 from ..onnx.types import FLATTENS, shortest_float
 from ..protocols import Replacer
@@ -104,10 +103,10 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
 
 
 def _operator_behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:
-    """Return the target's operator of a tensor; what a cast reads where the baseline has none: a converted file's
-    outputs."""
-    found = target.operator(name)
-    while found is not None and mine is not None and plain_type(found.op_type) in _ONE - {plain_type(mine.op_type)}:
+    """Return the target's operator of a tensor; what a cast, or a quantisation, reads where the baseline has none: a
+    converted file's outputs."""
+    found, carry = target.operator(name), _ONE | {"QuantizeLinear", "DequantizeLinear"}
+    while found is not None and mine is not None and plain_type(found.op_type) in carry - {plain_type(mine.op_type)}:
         further = target.operator(found.reads[0]) if len(found.reads) == 1 else None
         if further is None:
             break
@@ -382,22 +381,12 @@ def find_narrower_constants(subject: Subject, name: str) -> Evidence:
             there = t.astype(np.float32)
             if np.array_equal(there, b):
                 continue
-            types = {held for held in types if _is_rounded(b, there, held)}
+            types = {held for held in types if is_rounding(b, there, held)}
             found[key] = float(np.linalg.norm(there - b) / (np.linalg.norm(b) or 1.0))
     if not found or not types:
         return {}
     weight = max(found, key=lambda key: found[key])
     return {"weight": weight, "held": min(types), "off": found[weight], "count": len(found)}
-
-
-def _is_rounded(b: Array, t: Array, held: str) -> bool:
-    """Return whether each number is the other's rounding to a type; converters may raise what it would make 0."""
-    near = round_values(b, dtype_of(held))
-    return bool(((near == t) | ((np.abs(b) < _RAISED) & (np.abs(t) <= _RAISED))).all())
-
-
-_RAISED = 1.2e-7
-"""Size up to which converters to float16 give a number another one: two of its smallest steps."""
 
 
 def find_other_weight(subject: Subject, name: str) -> Evidence:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendError, PrecisionDebugError
+from ..numbers.narrowing import is_rounding
 from ..numbers.number_types import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, find_promise
 from ..numbers.told import Tokens
 from ..onnx.removed_activations import Removed
@@ -196,23 +197,16 @@ class Subject:
     @cached_property
     def held_as(self) -> Mapping[str, str]:
         """The type in which the target holds each tensor, by the baseline's name."""
-        found = {}
-        for row in self.rows:
-            meta = self.targets.get(row.target_name) or self.targets.get(row.target_name.rpartition("@")[0])
-            found[row.name] = held_type(row, meta.dtype if meta is not None else "")
-            if self.quantised_file and meta is not None and meta.dtype not in INTEGERS:
-                dtypes = [self.targets[name].dtype for name in meta.inputs if name in self.targets]
-                steps = next((dtype for dtype in dtypes if dtype in INTEGERS), "") if _dequantises(meta.op_type) else ""
-                found[row.name] = steps or self._integers_of.get((meta.node, meta.op_type), "") or found[row.name]
-        return found
+        return {row.name: _find_type_held(self, row) for row in self.rows}
 
     @cached_property
-    def _integers_of(self) -> Mapping[tuple[str, str], str]:
-        """The type of the integers that an operator which quantises its result makes, by its node and its type: a float
-        of the same operator is these, dequantised, as an output of the model is."""
+    def codes_of(self) -> Mapping[tuple[str, str], str]:
+        """The type of the codes that an operator which quantises its result makes, by its node and its type: a float of
+        the same operator is these, dequantised, as an output of the model is."""
         return {
             (meta.node, meta.op_type): meta.dtype for meta in self.targets.values()
-            if meta.node and meta.dtype in INTEGERS and QUANTISED.search(meta.op_type)
+            if meta.node and (meta.dtype.startswith("float8") or (
+                meta.dtype in INTEGERS and QUANTISED.search(meta.op_type)))
         }  # fmt: skip
 
     @cached_property
@@ -458,7 +452,7 @@ class Subject:
 
     def broken(self, name: str) -> bool:
         """Whether the target's tensor has NaN or Inf where the baseline's has numbers."""
-        numbers = self.row_of[name].comparison
+        numbers = self.row_of[name].comparison if name in self.row_of else None
         return numbers is not None and (numbers.target.nan > numbers.base.nan or numbers.target.inf > numbers.base.inf)
 
     @cached_property
@@ -512,6 +506,20 @@ def _find_carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> fro
     return frozenset(found)
 
 
+def _find_type_held(subject: Subject, row: Row) -> str:
+    """Return the type in which the target holds a row's tensor."""
+    meta = subject.targets.get(row.target_name) or subject.targets.get(row.target_name.rpartition("@")[0])
+    found = held_type(row, meta.dtype if meta is not None else "")
+    if meta is None or meta.dtype in INTEGERS:
+        return found
+    codes = subject.codes_of.get((meta.node, meta.op_type), "")
+    if subject.quantised_file:
+        dtypes = [subject.targets[name].dtype for name in meta.inputs if name in subject.targets]
+        steps = next((dtype for dtype in dtypes if dtype in INTEGERS), "") if _dequantises(meta.op_type) else ""
+        return steps or codes or found
+    return codes if codes.startswith("float8") and row.target_name != row.name else found
+
+
 def _has_coarse_steps(subject: Subject) -> bool:
     """Whether a target of integers has any of fewer than 16 bits: in its tensors, in the constants that its file
     holds, or in what became of the weights."""
@@ -534,7 +542,8 @@ def _has_coarse_steps(subject: Subject) -> bool:
 
 def _find_unit_of_operands(subject: Subject, name: str) -> float:
     """Return the rounding unit of the coarsest operand that the target reads in fewer bits than its result has. Such
-    are float8 operands of a product, and those that an operator of floats rounds to 8 bits inside; otherwise 0."""
+    are float8 operands of a product, those that an operator of floats rounds to 8 bits inside, and constants that its
+    file alone stores in a narrower float; otherwise 0."""
     row, mine = subject.row_of.get(name), subject.meta_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     if meta is None:
@@ -544,8 +553,28 @@ def _find_unit_of_operands(subject: Subject, name: str) -> float:
         return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
     alone = mine is not None and not mine.rounds
     if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
-        return 0.0
+        return _find_unit_of_constants(subject, name)
     return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
+
+
+def _find_unit_of_constants(subject: Subject, name: str) -> float:
+    """Return the rounding unit of the coarsest constant of a region that the target's file, and not the baseline's,
+    stores in a narrower float and casts where it is read; 0 where none is, or one is no such rounding."""
+    baseline, target = subject.baseline.replacer, subject.target.replacer
+    if not subject.two_files or baseline is None or target is None:
+        return 0.0
+    found = 0.0
+    for meta in subject.region_of.get(name, ()):
+        mine = baseline.operator(meta.name)
+        theirs = target.operator(subject.row_of[name].target_name if meta.name == name else meta.name)
+        if mine is None or theirs is None or not theirs.narrowed or mine.narrowed:
+            continue
+        for first, (key, second) in zip(mine.parameters.values(), theirs.parameters.items(), strict=False):
+            if (held := theirs.narrowed.get(key, "")) and np.shape(first) == np.shape(second):
+                if not is_rounding(first, second, held):
+                    return 0.0
+                found = max(found, unit_of(held, None))
+    return found
 
 
 def _has_weights_of_4_bits(subject: Subject) -> bool:

@@ -464,8 +464,9 @@ def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str
     """Return evidence that every whole number that differs is what a narrower type makes of the exact one; {} where
     none does.
 
-    Either the exact results are wrapped around to that type, or those of the operator whose constants are cut off at
-    its ends, as OpenVINO cuts them: it is computed once more with these, in whole numbers.
+    Either the exact results are wrapped around to that type, or are the end that a processor makes of every number
+    beyond it, or those of the operator whose constants are cut off at its ends, as OpenVINO cuts them: it is computed
+    once more with these, in whole numbers.
     """
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if exact is None or wrong is None or exact.shape != wrong.shape or {exact.dtype.kind, wrong.dtype.kind} - {*"iu"}:
@@ -480,7 +481,10 @@ def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str
         evidence = {"type": np.dtype(kind).name, "largest": largest, "count": int(differ.sum()), "elements": exact.size}
         if np.array_equal(exact[differ].astype(kind).astype(wrong.dtype), wrong[differ]):
             return evidence
-        ends = np.iinfo(kind)
+        ends, end = np.iinfo(kind), np.unique(wrong[differ]).tolist()
+        beyond = (exact[differ] < ends.min) | (exact[differ] > ends.max)
+        if beyond.all() and beyond.size > 1 and len(end) == 1 and end[0] in (ends.min, ends.max):
+            return {**evidence, "end": end[0]}
         compute = _make_exact_evaluator(case)
         cut = {
             key: held for key, value in _list_integer_constants(subject, name).items()

@@ -17,7 +17,7 @@ import numpy as np
 from ..safety.compiled import load as load_library
 from .native import load
 
-__all__ = ["count_low_bits", "narrow_type", "narrow_values", "round_values", "shake_values"]
+__all__ = ["count_low_bits", "is_rounding", "narrow_type", "narrow_values", "round_values", "shake_values"]
 
 Array = np.ndarray[Any, Any]
 
@@ -140,3 +140,13 @@ def narrow_type(name: str) -> Any:
         return np.dtype(getattr(ml_dtypes, name, name))
     except TypeError:
         return None
+
+
+_RAISED = 1.2e-7
+"""Size up to which converters to float16 give a number another one: two of its smallest steps."""
+
+
+def is_rounding(values: Array, others: Array, held: str) -> bool:
+    """Return whether each number is the other's rounding to a type; converters may raise what it would make 0."""
+    near = round_values(values, narrow_type(held))
+    return bool(((near == others) | ((np.abs(values) < _RAISED) & (np.abs(others) <= _RAISED))).all())

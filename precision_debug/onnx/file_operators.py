@@ -89,6 +89,9 @@ class FileOperators:
             if not (item.HasField("g") or item.HasField("t") or item.graphs or item.tensors)
         }
         constants = {name: array for name in node.input if name and (array := self.get(name)) is not None}
+        narrowed = {name: array for name in node.input if name and (array := self._read_narrowed(name)) is not None}
+        constants |= {name: array.astype(np.float32) for name, array in narrowed.items()}
+        constants = {name: constants[name] for name in node.input if name in constants}
         weight = constants.get(node.input[1]) if len(node.input) > 1 else None
         attributes = with_defaults(
             node.op_type, said, domain=node.domain, opset=self._opsets.get(node.domain or "ai.onnx", 1),
@@ -103,8 +106,16 @@ class FileOperators:
         inside = next((self._owners[name] for name in node.output if name in self._owners), "")
         return Operator(
             op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads,
+            narrowed={name: array.dtype.name for name, array in narrowed.items()},
             scales={**self._read_scales(node), **self._read_scales_behind(node)}, inside=inside,
         )  # fmt: skip
+
+    def _read_narrowed(self, name: str) -> Array | None:
+        """Return a constant of floats that is stored in a narrower type than the one to which it is cast where it is
+        read; None where that is not so. As it is stored."""
+        node = self._makers.get(name)
+        held = self.get(node.input[0]) if node is not None and node.op_type == "Cast" else None
+        return held if held is not None and held.dtype.name in {"float16", "bfloat16"} else None
 
     def _read_scales(self, node: Any) -> dict[str, tuple[Array, Array]]:
         """Return scale and zero point of each tensor that a node has integers of; those that are computed are not in

@@ -77,7 +77,10 @@ class PairedGraph:
                 self.readers.setdefault(name, []).append(node)
 
     def value(self, node: Any, place: int) -> Array | None:
+        """Return a constant that a node reads, also where it is stored in another type and cast there."""
         name = node.input[place] if len(node.input) > place else ""
+        maker = self.by_output.get(name)
+        name = maker.input[0] if maker is not None and maker.op_type == "Cast" else name
         return self.constants.get(name) if name else None
 
     def norm_after(self, node: Any) -> Any:

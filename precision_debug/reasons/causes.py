@@ -537,10 +537,14 @@ CAUSES: Mapping[str, Cause] = {
                 "其常量 {constant}（{value}）超出 {type}，被存为 {cut}：以此在会回绕的 {type} 中计算，"
                 "其 {elements} 个整数中有 {count} 个的差异与目标中一致",
             ),
+            "end": Wording(
+                "{count} of its {elements} whole numbers, up to {largest}, are beyond {type} and all become {end}",
+                "其 {elements} 个整数中有 {count} 个（最大为 {largest}）超出 {type}，均变为 {end}",
+            ),
         },
         evidence={
             "count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT, "constant": _TEXT, "value": _COUNT,
-            "cut": _COUNT,
+            "cut": _COUNT, "end": _COUNT,
         },
     ),
     "flips": Cause(

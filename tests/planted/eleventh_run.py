@@ -1,4 +1,4 @@
-"""A blind batch, one command a case: ``python tests/planted/eleventh_run.py FOLDER [eleventh | twelfth] [WORD …]``.
+"""A blind batch, one command a case: ``python tests/planted/eleventh_run.py FOLDER [BATCH] [WORD …]``.
 
 Judged are the exit status, who is named first and whoever else, the cause, whether a fix is offered where one is due,
 whether the facts of the label are told, and whether a first screen without a finding has at most 8 lines. What was
