@@ -77,8 +77,10 @@ def heard_at_once() -> Any:
     return _listener(1, True)
 
 
-@case("cut", "torch_fp32", names("gru") + " gru/gru gru/gru#1 gru/gru[0] gru/gru.0", f"{DIFFER} unfound",
-      base="heard_at_once", anyone=True, extra=names("gru", "cat") + " gru/gru gru/gru#1 head")  # fmt: skip
+# After the first run: the row's name, which the label could not know, is gru/gru/transpose#2.
+@case("cut", "torch_fp32", names("gru") + " gru/gru/transpose#2 gru/gru gru/gru#1",
+      f"{DIFFER} unfound", base="heard_at_once", anyone=True,
+      extra=names("gru", "cat") + " gru/gru gru/gru#1 head")  # fmt: skip
 def state_forgotten_between_three_pieces() -> Any:
     """A stream in three pieces whose state is not carried over: the second and third begin from nothing."""
     return _listener(3, False)
