@@ -6,7 +6,7 @@ from ..reasons import Text, as_reason, same
 from ..search import Artefact, Fix, KeptUnit, TradePoint
 from .model import Report
 from .sections import Cell, Section, label_and_value, plain_cell
-from .tried import UNITS, describe_giving_up, describe_still_low, format_error
+from .tried import UNITS, describe_giving_up, describe_low_before, describe_still_low, format_error
 from .words import count, explain_reason, format_count, format_duration, format_percent, were
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
@@ -117,13 +117,13 @@ def _diffuse_text(fix: Fix) -> Text:
 def _not_possible_text(fix: Fix) -> Text:
     units, still = UNITS.get(fix.unit, UNITS["operator"]), fix.whole_still
     if fix.whole_passes:
+        ran = describe_low_before(fix.was)
         return Text(
-            f"It passes only with everything in higher precision: with all {count(fix.units)} {units.en} kept the"
-            f" error goes from {format_error(fix.before)} to {format_error(fix.whole)}, and nothing is left in low"
-            f" precision.",
-            f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从"
-            f" {format_error(fix.before)} 降到"
-            f" {format_error(fix.whole)}，但低精度已无算子运行。",
+            f"No set that was run passes and leaves the rest in low precision{ran.en}: with all {count(fix.units)}"
+            f" {units.en} kept the error goes from {format_error(fix.before)} to {format_error(fix.whole)}, and nothing"
+            f" is left in low precision.",
+            f"已运行的集合中没有一个既满足要求又使其余部分仍为低精度{ran.zh}：{count(fix.units)} {units.zh}全部保留时"
+            f"误差从 {format_error(fix.before)} 降到 {format_error(fix.whole)}，但低精度已无算子运行。",
         )
     if still is not None and still.low:
         return Text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..explain import bound_of_many
+from ..explain.criteria import HALF
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
 from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix, gives_up_most
@@ -15,6 +16,7 @@ __all__ = [
     "OF_THE_ENGINE",
     "UNITS",
     "describe_giving_up",
+    "describe_low_before",
     "describe_option",
     "describe_other_fix",
     "describe_still_low",
@@ -245,8 +247,11 @@ def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
             low = _describe_low(tried.whole_still)
             en += f", although {low.en} still {_run(tried.whole_still)} in {tried.whole_still.precision}"
             zh += f"，但仍有 {low.zh} 个算子以 {tried.whole_still.precision} 运行"
-    helps = tried.whole is not None and tried.whole <= (math.inf if tried.before is None else tried.before) / 2
-    if tried.each and helps:
+    half = HALF * (math.inf if tried.before is None else tried.before)
+    if any(point.error is not None and point.error <= half for point in tried.trade):
+        ran = describe_low_before(tried.was)
+        en, zh = f"{en}{ran.en}", f"{zh}{ran.zh}"
+    elif tried.each and tried.whole is not None and tried.whole <= half:
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
     if tried.stopped is not None:
@@ -271,6 +276,17 @@ def describe_still_low(was: Executed | None, still: Executed | None) -> Text:
     if was is not None:
         en, zh = f"{en} ({count(was.low)} of {count(was.of)} before)", f"{zh}（此前为 {_describe_low(was).zh}）"
     return Text(en, zh)
+
+
+def describe_low_before(was: Executed | None) -> Text:
+    """Say in brackets how many operators run in the low precision with nothing kept; "" where nobody sees that."""
+    if was is None:
+        return same("")
+    low = _describe_low(was)
+    return Text(
+        f" (with nothing kept, {low.en} {_run(was)} in {was.precision})",
+        f"（未保留时有 {low.zh} 个算子以 {was.precision} 运行）",
+    )
 
 
 def _run(executed: Executed) -> str:

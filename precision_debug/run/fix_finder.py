@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
-from ..explain.criteria import HALF, LITTLE, SEVERAL
+from ..explain.criteria import HALF, SEVERAL
 from ..protocols import Session
 from ..records import Culprit
 from ..search import (
@@ -151,7 +151,7 @@ class FixFinder:
         self._growing = True
         minimise(self.oracle, units, self._rank, first=self.keepable.likely(self._named) if self._named else ())
         small = len(units) <= _SMALL and self.most >= _SMALL_WORK
-        if small and not self._helping():
+        if small and not self.oracle.helping:
             self.oracle.allow(len(units) + _AGAIN)
             minimise(self.oracle, units, self._rank)
         self._growing = False
@@ -159,22 +159,31 @@ class FixFinder:
             return None
         best = self._with_floor(best)
         smallest = self._smaller(best, most)
-        others = {kept: error for kept, error in self._helping().items() if len(kept) < len(smallest)}
-        if others and self._gives_up(smallest) and self.oracle.asked[smallest].passes:
+        others = {kept: one.error for kept, one in self.oracle.helping.items() if len(kept) < len(smallest)}
+        if others and self.oracle.asked[smallest].gives_up and self.oracle.asked[smallest].passes:
             # what leaves an error may be the better trade, once it is as small as it can be
             self._smaller(choose_best_trade(others, self.rule.before[0], len(units), self.rule.allowed) or best, most)
             smallest = self._best() or smallest
-        likely = (smallest, best, *sorted(self._helping(), key=self._rank_of)[:_OTHERWISE])
-        return next((kept for kept in likely if self._again_so(kept) is not None), None)
+        likely = (smallest, best, *sorted(self.oracle.helping, key=self._rank_of)[:_OTHERWISE])
+        chosen = next((kept for kept in likely if self._again_so(kept) is not None), None)
+        anew = self.rough and self.trials.calibrates and most >= _SMALL_WORK and not self._late()
+        return self._smaller_anew(chosen) if anew and chosen and 1 < len(chosen) <= _FEW_NAMES else chosen
 
     def _smaller(self, best: Kept, most: int) -> Kept:
         """Return the smallest set that does as well as one that was run, as far as the runs that are left tell."""
         if most >= _SMALL_WORK and len(best) <= _FEW_NAMES:
             self.oracle.allow(len(best) + 1)
-        judged = self.oracle.asked[best]
-        aim = self.oracle if judged.passes else self.oracle.aiming(LITTLE * judged.error)
+        aim, passes = self.oracle.aiming_at(best), self.oracle.asked[best].passes
         make_smaller(aim, self.keepable.units, best, self._rank(frozenset()))
-        return (self._best() if judged.passes else aim.smallest()) or best
+        return (self._best() if passes else aim.smallest()) or best
+
+    def _smaller_anew(self, kept: Kept) -> Kept:
+        """Return the part of a set that does as well calibrated anew, which one calibration for all need not tell."""
+        self.rough, anew = False, self._asked_by(len(kept) + 1)
+        anew.asked[kept] = self._as_judged(kept, self.confirmed[kept] or self._found(kept))
+        less = make_smaller(anew.aiming_at(kept), self.keepable.units, kept, self._rank(frozenset()))
+        self.oracle.asked[less] = anew.asked[less]
+        return kept if self._again_so(less) is None else less
 
     def _rank(self, kept: Kept) -> Sequence[Group]:
         """Return the culprits, then who is named where some units are kept already, then the ranking."""
@@ -198,7 +207,7 @@ class FixFinder:
     def _run(self, kept: Kept) -> JudgedSet:
         """Run a set. Raises Spent where the time is over, or what is left of the runs is for what helps already."""
         held = any(judged.passes for judged in self.oracle.asked.values())
-        helping = self._growing and not held and self.most >= _SMALL_WORK and self._helping()
+        helping = self._growing and not held and self.most >= _SMALL_WORK and self.oracle.helping
         last = [*self.oracle.asked.values()][-1].found
         ends = time.monotonic() + (0.0 if last is None else last.seconds)  # an engine takes as long as the one before
         after = self.in_regions and held and ends > self.until
@@ -225,9 +234,8 @@ class FixFinder:
 
     def _stays(self, found: Evaluation) -> bool:
         told = found.executed is not None or not self.in_regions  # a region tells of no precision
-        if 0 < self._floor <= _runs_low(found):
-            return True
-        return does_stay_low(self.keepable.units, found.kept, self.rule.was if told else None, found.executed)
+        was, units = self.rule.was if told else None, self.keepable.units
+        return 0 < self._floor <= _runs_low(found) or does_stay_low(units, found.kept, was, found.executed)
 
     def _late(self) -> bool:
         """Return whether the time for it is over; the first set is run however long the run took until then."""
@@ -271,17 +279,12 @@ class FixFinder:
         assert found is not None
         return found
 
-    def _helping(self) -> Mapping[Kept, float]:
-        """Return the sets that help, with the error of each."""
-        return {kept: judged.error for kept, judged in self.oracle.asked.items() if judged.helps}
-
     def _best(self) -> Kept | None:
-        """Return the smallest set that holds, unless it is too large for one; else the best trade of those that
-        help."""
-        holding = [kept for kept in self._helping() if self.oracle.asked[kept].passes]
+        """Return the smallest set that holds, unless it is too large; else the best trade of those that help."""
+        holding = (kept for kept, judged in self.oracle.helping.items() if judged.passes)
         least = min(holding, key=self._rank_of, default=None)
-        small = least is not None and not is_large(len(least), len(self.keepable.units)) and not self._gives_up(least)
-        if least is not None and (small or self.rule.strict):
+        large = least is not None and is_large(len(least), len(self.keepable.units))
+        if least is not None and (self.rule.strict or not (large or self.oracle.asked[least].gives_up)):
             return least
         return self.oracle.best_trade(self.rule.allowed) or least
 
@@ -289,7 +292,7 @@ class FixFinder:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
         An engine that widens what lies between kept operators too gives that up for a part of them already: then what
         leaves as many operators low as that set does is as good."""
-        if self._gives_up(best) and _runs_low(self._found(best)):
+        if self.oracle.asked[best].gives_up and _runs_low(self._found(best)):
             self._floor = _runs_low(self._found(best))
             for kept, judged in [*self.oracle.asked.items()]:
                 if judged.found is not None:
@@ -299,9 +302,6 @@ class FixFinder:
     def _rank_of(self, kept: Kept) -> tuple[bool, int, float]:
         judged = self.oracle.asked[kept]
         return not judged.passes, len(kept), judged.error
-
-    def _gives_up(self, kept: Kept) -> bool:
-        return self.oracle.asked[kept].gives_up
 
     def _trade(self, of: int) -> tuple[TradePoint, ...]:
         """Of the smaller sets that were run, those with the least error of their size and below."""
@@ -328,9 +328,8 @@ class FixFinder:
         again = self._again_so(kept)
         assert again is not None
         tried = self.rule.told(
-            again, runs=self.ran,
-            whole_slower=None if again.slower is None else self._whole_slower(),
-            trade=self._trade(len(kept)) if self._gives_up(kept) else (),
+            again, runs=self.ran, whole_slower=None if again.slower is None else self._whole_slower(),
+            trade=self._trade(len(kept)) if self.oracle.asked[kept].gives_up else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
         return replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept))
@@ -338,9 +337,10 @@ class FixFinder:
     def _list_beside(self, kept: Kept) -> list[Kept]:
         """Return what to tell of beside a set: of one that holds and keeps many, the smallest that halves the error, a
         fourth of it or less; of one that does not hold, the smallest that does, whatever that gives up."""
-        others = [one for one in self._helping() if self.oracle.asked[one].passes]
+        others = [one for one, judged in self.oracle.helping.items() if judged.passes]
         if self.oracle.asked[kept].passes:
-            others = [one for one in self._helping() if SEVERAL * len(one) <= len(kept) and not self._gives_up(one)]
+            few = (one for one in self.oracle.helping.items() if SEVERAL * len(one[0]) <= len(kept))
+            others = [one for one, judged in few if not judged.gives_up]
         ordered = sorted(others, key=lambda one: (len(one), self.oracle.asked[one].error))[:_OTHERWISE]
         return next(([one] for one in ordered if self._again_so(one) is not None), [])
 

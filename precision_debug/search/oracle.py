@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..explain.criteria import LITTLE
 from .fix import Evaluation
 from .offer import choose_best_trade
 
@@ -87,6 +88,11 @@ class Oracle:
         other.limit = other._aim = error
         return other
 
+    def aiming_at(self, best: frozenset[int]) -> Oracle:
+        """Return one by which a part of a set that was judged holds where it does as well."""
+        judged = self.asked[best]
+        return self if judged.passes else self.aiming(LITTLE * judged.error)
+
     def judge(self, kept: Iterable[int]) -> JudgedSet:
         """Raises Spent."""
         key = frozenset(kept) - self.left_out
@@ -136,12 +142,14 @@ class Oracle:
         """Return the set that gives most for what it keeps, of those that help; none where none does.
 
         allowed: the error that is as expected."""
-        useful = {
-            kept: judged.error for kept, judged in self.asked.items()
-            if judged.helps and kept and kept != self.all
-        }  # fmt: skip
+        useful = {kept: judged.error for kept, judged in self.helping.items() if kept and kept != self.all}
         wide = [kept for kept in useful if self.asked[kept].gives_up]
         return choose_best_trade(useful, self.before, self.count, allowed, wide) or frozenset()
+
+    @property
+    def helping(self) -> dict[frozenset[int], JudgedSet]:
+        """What came of the sets that help."""
+        return {kept: judged for kept, judged in self.asked.items() if judged.helps}
 
     @property
     def evaluations(self) -> int:
