@@ -111,7 +111,7 @@ def head_in_bfloat16(model: Any) -> None:
 
 
 def norm_of_ones(model: Any) -> None:
-    model.model.layers[1].self_attn.q_norm.weight.fill_(1)
+    model.model.layers[0].self_attn.q_norm.weight.fill_(1)
 
 
 FAULTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], Callable[[Any], None], str]] = {
@@ -119,7 +119,7 @@ FAULTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], Callable[[Any]
     "lm_head in bfloat16": ("LlamaForCausalLM", "LlamaConfig", {}, {}, head_in_bfloat16, "lm_head/mm"),
     "q_norm missing": (
         "Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 8}, {"head_dim": 8}, norm_of_ones,
-        "model.layers.1.self_attn.q_norm/mul#2",
+        "model.layers.0.self_attn.q_norm/mul#2",
     ),
     "sliding window ignored": (
         "MistralForCausalLM", "MistralConfig", {"sliding_window": 4}, {"sliding_window": None}, lambda _: None,
@@ -132,8 +132,9 @@ FAULTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], Callable[[Any]
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_language_model_is_named(tmp_path: Path, fault: str) -> None:
     kind, config, ours, theirs, change, label = FAULTS[fault]
-    base = written(tmp_path / "base", kind, getattr(transformers, config)(**SIZES, **ours))
-    target = written(tmp_path / "target", kind, getattr(transformers, config)(**SIZES, **theirs), change)
+    sizes = SIZES | {"num_hidden_layers": 1}  # stale weights, above, have layers before and behind them
+    base = written(tmp_path / "base", kind, getattr(transformers, config)(**sizes, **ours))
+    target = written(tmp_path / "target", kind, getattr(transformers, config)(**sizes, **theirs), change)
     report = precision_debug.compare(
         str(target), run_mode="torch_fp32", baseline_model=str(base), inputs={"input_ids": IDS}
     )

@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import collections
 import math
-import os
-import subprocess
-import sys
 import threading
 import warnings
 from pathlib import Path
@@ -28,7 +25,7 @@ from precision_debug_torch.live import compare_module
 from precision_debug_torch.make import make_twin
 from precision_debug_torch.model import example_feeds, from_module
 from torch.utils._python_dispatch import TorchDispatchMode
-from warm import command
+from warm import command, run_python
 
 from precision_debug.errors import BackendError, InputError, ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec, Status
@@ -448,12 +445,10 @@ def test_what_int8_needs_is_said_and_torchao_is_not_heard(torchao: str, needs: s
     (tmp_path / "torchao").mkdir()
     (tmp_path / "torchao" / "__init__.py").write_text(torchao)
     (tmp_path / "torchao" / "quantization.py").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-c", "from precision_debug_torch import TorchBackend\n"
-         "print(TorchBackend().availability('torch_int8').needs)"],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])},
-    )  # fmt: skip
+    (tmp_path / "ask.py").write_text(
+        "from precision_debug_torch import TorchBackend\nprint(TorchBackend().availability('torch_int8').needs)\n"
+    )
+    done = run_python(str(tmp_path / "ask.py"), engine="torch")
     assert needs in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
 
