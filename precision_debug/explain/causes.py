@@ -23,6 +23,7 @@ from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Introduced
 from .casts import find_cast_cause
+from .criteria import HALF
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
     describe_outlier,
@@ -520,9 +521,9 @@ def _cause_amplified(subject: Subject, name: str, amplifier: str, broken: Eviden
     }
     if broken:
         return "amplified", {**evidence, **broken}
-    # what is subtracted inside may be made as large again by what comes behind it, a factor say
+    # half of the growth is to be seen at the subtraction; what comes behind it, a factor say, may add as much again
     seen = ends_in_sum(subject, amplifier)
-    if inside := subtracts_inside(subject, amplifier, (0.5 if seen else 0.25) * factor):
+    if inside := subtracts_inside(subject, amplifier, (HALF if seen else HALF * HALF) * factor):
         return "cancellation", inside
     if seen and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]

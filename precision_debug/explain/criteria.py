@@ -18,7 +18,7 @@ HALF = 0.5
 """Half: of the squared error, what one operator makes whom nothing outweighs; of the error, what is left at most when
 those who are named together are repaired, and by what is offered; of the operators that ran in the low precision and
 were not kept, what must still run in it, and of all that did, what a fix leaves unless it gives up most of them; of a
-measured error, what a replay must come to at least to say anything."""
+measured error, what a replay must come to at least to say anything; of a growth, what one subtraction must make."""
 
 DROP = 3.0
 """A third: what is left at most of an error that by its size accuses nobody, without the one who is blamed for it; and
