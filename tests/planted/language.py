@@ -1,8 +1,8 @@
 """Language models on two roads with one thing wrong, or nothing: who is named, why, and with which status.
 
-    python tests/planted/language.py [torch|gguf|vllm|first|second|NAME ...]
+    python tests/planted/language.py [torch|gguf|vllm|first|second|third|NAME ...]
 
-Two batches of cases, whose labels were written before any of them was run (one of the first was corrected after): how
+Three batches of cases, whose labels were written before any of them was run (one of the first was corrected after): how
 the name of the first wrong operator may look, the codes that its cause may have, and what the cause has to name (a
 weight or a key of the configuration); "" where nothing is asked. ``gguf`` needs xllamacpp and gguf, ``vllm``
 PRECISION_DEBUG_VLLM_PYTHON, all of them transformers.
@@ -272,8 +272,93 @@ SECOND: Mapping[str, Case] = {
                                   lambda w: (w + 0.3 * other(w)).astype(np.float32))),
     "vllm_healthy_moe": Case(engine="vllm", kind="mixtral", who="", mode="vllm_bf16", status=0),
 }  # fmt: skip
+
+
+def _blend(weight: Any) -> Any:
+    """From before the last sync: near, and another."""
+    return (weight + 0.2 * other(weight)).astype(np.float32)
+
+
+_TWO_STEPS = _PLAIN + """
+class Cached(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = load()
+
+    def forward(self, input_ids):
+        half = input_ids.shape[1] // 2
+        first = self.model(input_ids=input_ids[:, :half], use_cache=True)
+        places = torch.arange(half + OFF, input_ids.shape[1] + OFF)[None]
+        second = self.model(input_ids=input_ids[:, half:], past_key_values=first.past_key_values, position_ids=places)
+        return torch.cat([first.logits, second.logits], 1)
+
+def build():
+    return Cached()
+"""
+_AT_ONCE = _PLAIN + """
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = load()
+
+    def forward(self, input_ids):
+        return self.model(input_ids=input_ids, use_cache=False).logits
+
+def build():
+    return Whole()
+"""
+_LOW_ROUTER_2 = _PLAIN + """
+def build():
+    model = load()
+    for layer in model.model.layers:
+        gate = layer.mlp.gate
+        gate.weight.data = gate.weight.data.bfloat16()
+        gate.forward = lambda x, gate=gate: torch.nn.functional.linear(x.bfloat16(), gate.weight).float()
+    return model
+"""
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+_WINDOW = {"use_sliding_window": True, "sliding_window": 4, "layer_types": ["sliding_attention"] * 2}
+THIRD: Mapping[str, Case] = {
+    "yarn_served_linear": Case(engine="torch", kind="llama", who=r"rotary", causes=_DIFFER, names=r"rope_scaling",
+                               keys={"rope_scaling": _YARN},
+                               served={"rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    "window_of_qwen_ignored": Case(engine="torch", kind="qwen2", who=r"layers\.0|mask|^model/", causes=_DIFFER,
+                                   names=r"sliding_window|layer_types", keys=_WINDOW,
+                                   served={"use_sliding_window": False, "sliding_window": None,
+                                           "layer_types": ["full_attention"] * 2}),
+    "layer_of_last_sync": Case(engine="torch", kind="qwen3", who=r"layers\.1\.self_attn\.[qkv]_proj", causes=_DIFFER,
+                               names=r"layers\.1\.self_attn\.[qkv]_proj\.weight",
+                               edit=put(r"layers\.1\.self_attn\.[qkvo]_proj\.weight", _blend)),
+    "head_tied_in_serving": Case(engine="torch", kind="qwen3", who=r"lm_head", causes=_DIFFER,
+                                 names=r"tie_word_embeddings|lm_head\.weight", served={"tie_word_embeddings": True}),
+    "router_of_qwen_low": Case(engine="torch", kind="qwen2_moe", who=r"layers\.0\.mlp", causes=_NARROW,
+                               factories=(_AS_IT_IS, _LOW_ROUTER_2)),
+    "cache_one_place_on": Case(engine="torch", kind="llama", who=r"arange|rotary|position|add",
+                               factories=(_TWO_STEPS.replace("OFF", "0"), _TWO_STEPS.replace("OFF", "1"))),
+    "other_token_ids": Case(engine="torch", kind="llama", who=r"^input_ids", causes=("inputs_differ",)),
+    "cache_healthy": Case(engine="torch", kind="llama", who="", status=0,
+                          factories=(_AT_ONCE, _TWO_STEPS.replace("OFF", "0"))),
+    "yarn_healthy": Case(engine="torch", kind="llama", who="", mode="torch_bf16", status=0,
+                         keys={"rope_scaling": _YARN}),
+    "gguf_epsilon_q8": Case(engine="gguf", kind="llama_dense", who=r"norm-0", causes=_DIFFER,
+                            names=r"layer_norm_rms_epsilon", edit=lambda _: None, file={"kind": "Q8_0", "eps": 0.1}),
+    "gguf_embedding_q4": Case(engine="gguf", kind="llama_dense", who=r"token_embd|embd", names=r"token_embd",
+                              causes=("files_differ", "few_bits", "coarse", "held_narrower"), edit=lambda _: None,
+                              file={"kind": "Q4_0", "keep": lambda name: name != "token_embd.weight"}),
+    "gguf_window_of_gemma": Case(engine="gguf", kind="gemma2", who=r"kq|SOFT_MAX|soft_max", causes=_DIFFER,
+                                 names=r"sliding_window"),
+    "gguf_healthy_gemma": Case(engine="gguf", kind="gemma2", who="", file={"kind": "Q8_0"}, status=0),
+    "vllm_yarn_left_out": Case(engine="vllm", kind="llama", who=r"layers\.0\.self_attn|rotary", causes=_DIFFER,
+                               names=r"rope_scaling", keys={"rope_scaling": _YARN}, served={"rope_scaling": None}),
+    "vllm_stale_bias": Case(engine="vllm", kind="qwen2", who=r"layers\.1\.self_attn\.(v_proj|view)", causes=_DIFFER,
+                            names=r"layers\.1\.self_attn\.v_proj\.bias",
+                            edit=put(r"layers\.1\.self_attn\.v_proj\.bias", other)),
+    "vllm_healthy_gemma": Case(engine="vllm", kind="gemma", who="", mode="vllm_bf16", status=0),
+}  # fmt: skip
+"""cache_healthy: what the two roads have in common is equal but for the order of sums; rows of other shapes are none's
+fault. other_token_ids: the served side is a recording of the same model, of ids with another first token."""
 FIRST = CASES
-CASES = {**FIRST, **SECOND}
+CASES = {**FIRST, **SECOND, **THIRD}
 
 
 def _folders(case: Case, room: Path) -> tuple[Path, Path]:
@@ -313,7 +398,8 @@ def _gguf(name: str, case: Case, room: Path) -> tuple[Path, Path]:
         case.edit(values)
         return base, gguf_files.write(room / "other.gguf", values=values, **case.file)
     base = made.write(room / "F32.gguf", case.kind, "F32")
-    plain, softcap = made.weights, made.gguf.GGUFWriter.add_final_logit_softcapping
+    plain, writer = made.weights, made.gguf.GGUFWriter
+    softcap, window = writer.add_final_logit_softcapping, writer.add_sliding_window
 
     def changed(architecture: str) -> Weights:
         found = plain(architecture)
@@ -329,11 +415,31 @@ def _gguf(name: str, case: Case, room: Path) -> tuple[Path, Path]:
 
     made.weights = changed
     if name == "gguf_softcap_left_out":
-        made.gguf.GGUFWriter.add_final_logit_softcapping = lambda *_: None
+        writer.add_final_logit_softcapping = lambda *_: None
+    if name == "gguf_window_of_gemma":
+        writer.add_sliding_window = lambda self, size: window(self, size // 2)
     try:
         return base, made.write(room / "other.gguf", case.kind, case.file.get("kind", "F32"))
     finally:
-        made.weights, made.gguf.GGUFWriter.add_final_logit_softcapping = plain, softcap
+        made.weights, writer.add_final_logit_softcapping, writer.add_sliding_window = plain, softcap, window
+
+
+def _record_other_ids(folder: Path, room: Path) -> Path:
+    """What the served side recorded, of ids with another first token."""
+    import torch
+    import transformers
+
+    from precision_debug.recording.recorder import Recorder
+
+    ids = torch.from_numpy(configured.IDS["input_ids"].copy())
+    ids[:, 0] = (ids[:, 0] + 1) % configured.VOCABULARY
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    record = Recorder(room / "dump")
+    record("Input", "input_ids", ids)
+    record.watch(model)
+    with torch.no_grad():
+        model(input_ids=ids)
+    return room / "dump"
 
 
 def run_one(name: str, room: Path) -> tuple[dict[str, bool], str]:
@@ -355,9 +461,11 @@ def run_one(name: str, room: Path) -> tuple[dict[str, bool], str]:
                 file = room / f"side{place}.py"
                 file.write_text(source.replace("FOLDER", repr(str(base))), encoding="utf-8")
                 sides[place] = f"{file}:build"
+        mode = case.mode or ("vllm_fp32" if case.engine == "vllm" else "torch_fp32")
+        mode = str(_record_other_ids(target, room)) if name == "other_token_ids" else mode
         report = precision_debug.compare(
-            sides[1], run_mode=case.mode or ("vllm_fp32" if case.engine == "vllm" else "torch_fp32"),
-            baseline="torch_fp32", baseline_model=sides[0], inputs={**configured.IDS, **case.feeds},
+            sides[1], run_mode=mode, baseline="torch_fp32", baseline_model=sides[0],
+            inputs={**configured.IDS, **case.feeds},
         )  # fmt: skip
     culprits = report.explanation.culprits if report.explanation is not None else ()
     first = culprits[0] if culprits else None
@@ -375,7 +483,7 @@ def run_one(name: str, room: Path) -> tuple[dict[str, bool], str]:
 
 
 def main(asked: list[str]) -> None:
-    batches = {"first": FIRST, "second": SECOND}
+    batches = {"first": FIRST, "second": SECOND, "third": THIRD}
     within = [name for one in asked for name in batches.get(one, ())] or [*CASES]
     engines = [one for one in asked if one not in batches]
     names = [name for name in within if not engines or name in engines or CASES[name].engine in engines]
