@@ -413,6 +413,16 @@ def test_what_only_moves_numbers_is_innocent_unless_it_did_more() -> None:
     assert sorted(list_candidates(other, alone_of(flips), [])) == ["a", "b"]
 
 
+def test_what_was_run_alone_and_has_another_shape_ends_no_explanation() -> None:
+    """Heads that are grouped otherwise: the operators' results are replayed, and their rows have no numbers."""
+    errors = {name: row(name, 0.5) for name in GRAPH}
+    numbers = errors["a"].comparison
+    assert numbers is not None
+    errors["a"] = dataclasses.replace(errors["a"], comparison=dataclasses.replace(numbers, shapes_match=False))
+    own = Introduced(name="a", method="replayed", elements=4, rel_l2=0.5, unit=UNIT, units=0.5 / UNIT)
+    assert "a" in list_candidates(subject_of(errors), alone_of({"a": own}), [])
+
+
 def test_what_gave_the_same_is_innocent() -> None:
     same = row("a", 0.0)
     assert same.comparison is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import re
 import subprocess
 import sys
@@ -175,6 +176,20 @@ def test_weights_are_those_that_the_gguf_package_reads(kind: str, tmp_path: Path
             wanted = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
             np.testing.assert_array_equal(session.operator("ffn_out-0").parameters[tensor.name], wanted)
     session.close()
+
+
+def test_a_float32_weight_is_the_files_own_pages(good: Path) -> None:
+    """Which take no memory of their own: a vocabulary's table is a quarter of a small model."""
+    session = opened(good, "gguf_fp32")
+    (weight,) = session.operator("ffn_out-0").parameters.values()
+    session.close()
+    np.testing.assert_array_equal(weight, WEIGHTS["blk.0.ffn_down.weight"])
+    assert not weight.flags.owndata
+    assert not weight.flags.writeable
+    below = weight
+    while isinstance(below.base, np.ndarray):
+        below = below.base
+    assert isinstance(below, np.memmap) or isinstance(below.base, mmap.mmap)
 
 
 def test_kept_weights_come_from_the_file_that_was_quantised(tmp_path: Path, good: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,29 @@ def test_what_passes_through_float8_is_held_in_float8(tmp_path: Path) -> None:
     assert report.explanation is not None
     first = report.explanation.culprits[0]
     assert (report.exit_status, first.name, first.cause, first.evidence["limit"]) == (1, "h", "overflow", 448)
+
+
+def test_two_large_weights_are_held_against_each_other_without_a_copy_of_either() -> None:
+    from precision_debug.explain.files import _find_first_difference, _find_rounded
+    from precision_debug.numbers.blocks import measure_norm
+
+    first = np.random.default_rng(0).normal(size=(2048, 1024)).astype(np.float32)
+    second = first.astype(np.float16).astype(np.float32)
+    third = np.array(first)
+    third[1500, 7] += 1
+    tracemalloc.start()
+    norms = measure_norm(second, first), measure_norm(first.T)
+    told, rounded = _find_first_difference("w", first, third), _find_rounded("w", first, second)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < first.nbytes / 2
+    wanted = [np.linalg.norm(one.astype(np.float64)) for one in (second - first, first)]
+    assert norms == pytest.approx(tuple(wanted), rel=1e-12)
+    assert (told["count"], told["at"]) == (1, [1500, 7])
+    apart = np.abs(first.astype(np.float64) - second)
+    assert rounded["count"] == np.count_nonzero(apart)
+    assert rounded["at"] == [int(one) for one in np.unravel_index(np.argmax(apart), first.shape)]
+    assert not _find_rounded("w", first, third)
 
 
 @pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])

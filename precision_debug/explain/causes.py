@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..numbers.arrays import as_array
+from ..numbers.blocks import measure_norm
 from ..numbers.born import compute_finite_l2, make_introduced_infinite
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
@@ -170,7 +171,7 @@ def _cause_in_few_bits(case: Case) -> Told | None:
     in its place; None where it does not."""
     pairs = find_weights_in_few_bits(case.subject, case.name)
     for key, (b, t) in pairs.items():
-        off = float(np.linalg.norm((t - b).astype(np.float64)) / (np.linalg.norm(b.astype(np.float64)) or 1.0))
+        off = measure_norm(t, b) / (measure_norm(b) or 1.0)
         proven = case.proven("few_bits", {"weight": key, "off": off})
         if proven is not None and "left" in proven:
             return "few_bits", proven

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.blocks import iterate_blocks, measure_norm
 from ..numbers.narrowing import is_rounding
 from ..numbers.number_types import find_promise
 from ..onnx.types import FLATTENS, shortest_float
@@ -277,8 +278,7 @@ def _find_difference_beside_rounding(baseline: Replacer, target: Replacer, row: 
         if b.shape != t.shape or b.dtype.kind != "f":
             continue
         held_exactly = b.ndim < 2  # norms and biases are not quantised
-        off = float(np.linalg.norm((t - b).astype(np.float64)))
-        far = held_exactly or off > _NO_ROUNDING * float(np.linalg.norm(b.astype(np.float64)))
+        far = held_exactly or measure_norm(t, b) > _NO_ROUNDING * measure_norm(b)
         if far and (told := _find_first_difference(key, b, t)):
             at = np.unravel_index(int(np.argmax(np.abs(t - b))), b.shape)  # elsewhere it may be the same by chance
             where = {"at": [int(one) for one in at], "base": float(b[at]), "target": float(t[at])}
@@ -405,16 +405,26 @@ def find_other_weight(subject: Subject, name: str) -> Evidence:
             others = [other for other in map(np.asarray, theirs.parameters.values()) if other.size == weight.size]
             if weight.ndim < 2 or len(others) != 1 or others[0].dtype.kind != "f":
                 continue
-            b, t = weight.astype(np.float64).reshape(-1), others[0].astype(np.float64).reshape(-1)
-            apart = b != t
-            if apart.any() and np.allclose(t, b, rtol=2.0**-8, atol=2.0**-24):
-                place = int(np.argmax(np.abs(b - t)))
-                return {
-                    "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size),
-                    "at": [int(i) for i in np.unravel_index(place, weight.shape)], "base": float(b[place]),
-                    "target": float(t[place]),
-                }  # fmt: skip
+            if rounded := _find_rounded(key, weight, others[0]):
+                return rounded
     return {}
+
+
+def _find_rounded(key: str, b: Array, t: Array) -> Evidence:
+    """Return what two weights of one size do not share where all of it may be rounding; {} elsewhere."""
+    count, place, most = 0, 0, 0.0
+    for first, blocks in iterate_blocks(b, t):
+        ours, theirs = (block.astype(np.float64) for block in blocks)
+        if not np.allclose(theirs, ours, rtol=2.0**-8, atol=2.0**-24):
+            return {}
+        off = np.abs(ours - theirs)
+        count += int(np.count_nonzero(ours != theirs))
+        if off.max() > most:
+            place, most = first + int(np.argmax(off)), float(off.max())
+    at = np.unravel_index(place, b.shape)
+    values = {"base": float(b[at]), "target": float(t[np.unravel_index(place, t.shape)])}
+    told = {"what": say("a_constant"), "name": key, "count": count, "elements": int(b.size)}
+    return {**told, "at": [int(i) for i in at], **values} if count else {}
 
 
 def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Evidence:
@@ -667,20 +677,34 @@ def _find_transposition(key: str, b: Array, t: Array) -> Evidence:
 
 def _find_first_difference(key: str, b: Array, t: Array) -> Evidence:
     """Return the first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
-    if b.dtype.kind == "f" and t.dtype.kind == "f":
-        b, t = b.astype(np.float64), t.astype(np.float64)
-        apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
-    else:
-        apart = np.asarray(b != t)
-    if not apart.any():
+    floats, count, place = b.dtype.kind == "f" and t.dtype.kind == "f", 0, 0
+    if floats:
+        count, place = _count_apart(b, t)
+    elif (apart := np.asarray(b != t)).any():
+        count, place = int(apart.sum()), int(np.argmax(apart))
+    if not count:
         return {}
-    if b.dtype.kind == "f" and t.dtype.kind == "f" and (turned := _find_transposition(key, b, t)):
+    if floats and (turned := _find_transposition(key, b, t)):
         return turned
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
+    at = tuple(int(i) for i in np.unravel_index(place, b.shape)) if b.ndim else ()
     return {
-        "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size), "at": list(place),
-        "base": np.asarray(b[place]).item(), "target": np.asarray(t[place]).item(),
+        "what": say("a_constant"), "name": key, "count": count, "elements": int(b.size), "at": list(at),
+        "base": np.asarray(b[at]).item(), "target": np.asarray(t[at]).item(),
     }  # fmt: skip
+
+
+def _count_apart(b: Array, t: Array) -> tuple[int, int]:
+    """Return how many elements of two arrays of floats are apart by more than rounding, and the place of the first."""
+    sizes = [np.abs(block).max() for _, (block,) in iterate_blocks(b)]
+    least = 1e-6 * float(np.max(sizes)) if sizes else 0.0
+    count, place = 0, 0
+    for first, blocks in iterate_blocks(b, t):
+        ours, theirs = (block.astype(np.float64) for block in blocks)
+        apart = ~np.isclose(theirs, ours, rtol=2e-3, atol=least, equal_nan=True)
+        if not count and apart.any():
+            place = first + int(np.argmax(apart))
+        count += int(np.count_nonzero(apart))
+    return count, place
 
 
 # Operators that give another shape than the baseline's, of the same inputs: no error can be carried from them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ __all__ = [
     "count_unequal",
     "dtype_name",
     "is_numeric",
+    "iterate_blocks",
     "make_flat_reader",
     "may_overflow",
+    "measure_norm",
     "widen",
     "widen_pair",
     "with_both_parts",
@@ -117,6 +119,24 @@ def _gather(out: Array, array: Array, start: int, stop: int) -> None:
     out[head : out.size - tail].reshape(rows.shape)[...] = rows
     if tail:
         _gather(out[out.size - tail :], array[stop // inner], 0, tail)
+
+
+def iterate_blocks(*arrays: Array) -> Iterator[tuple[int, list[Array]]]:
+    """Yield where a block begins, and its elements of each of several arrays of one size: of weights of a gigabyte no
+    copy is made."""
+    readers = [make_flat_reader(array) for array in arrays]
+    for first in range(0, arrays[0].size, BLOCK):
+        last = min(first + BLOCK, arrays[0].size)
+        yield first, [reader(first, last) for reader in readers]
+
+
+def measure_norm(array: Array, less: Array | None = None) -> float:
+    """Return the Euclidean norm of an array, or of how far it is from another one."""
+    total = 0.0
+    for _, blocks in iterate_blocks(array) if less is None else iterate_blocks(array, less):
+        block = (blocks[0] if less is None else blocks[0] - blocks[1]).astype(np.float64, copy=False)
+        total += float(np.einsum("i,i", block, block))  # a product of BLAS wakes its threads for each block
+    return math.sqrt(total)
 
 
 # Tensors that are not numbers: text and the like, compared by equality alone.

@@ -7,7 +7,6 @@ offset of each tensor, then their data. Read here, since a damaged file ends the
 from __future__ import annotations
 
 import io
-import mmap
 import re
 import struct
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
-__all__ = ["PLAIN", "GgufFile", "Weight", "read_data", "read_file", "read_numbers", "write_widened"]
+__all__ = ["PLAIN", "GgufFile", "Weight", "map_data", "read_file", "read_numbers", "write_widened"]
 
 PLAIN = {0: np.dtype(np.float32), 1: np.dtype(np.float16), 30: np.dtype(ml_dtypes.bfloat16)}
 """ggml's types whose numbers stand one by one, F32, F16 and BF16; all others are made of blocks."""
@@ -31,8 +30,8 @@ _MOST = 1 << 32
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
-Decode = Callable[[int, bytes, int], Any]
-"""(ggml's type, the blocks, how many numbers) to these in float32."""
+Decode = Callable[[int, Any, int], Any]
+"""(ggml's type, the blocks as uint8, how many numbers) to these in float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,21 +152,20 @@ def _read_one(path: str) -> GgufFile:
                     alignment=alignment)  # fmt: skip
 
 
-def read_data(weight: Weight, size: int) -> bytes:
-    """Return a weight's data, so many bytes. Raises OSError or ValueError."""
-    with Path(weight.file).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        data = mapped[weight.start : weight.start + size]
-    if len(data) != size:
+def map_data(weight: Weight, size: int) -> Any:
+    """Return a weight's data, so many bytes: the file's pages, which take no memory of their own, read-only. Raises
+    OSError or ValueError."""
+    if Path(weight.file).stat().st_size < weight.start + size:
         raise ValueError(f"the data of {weight.name} end early")
-    return data
+    return np.memmap(weight.file, np.uint8, "r", weight.start, (size,)) if size else np.empty(0, np.uint8)
 
 
 def read_numbers(weight: Weight, size: int, decode: Decode) -> Any:
-    """Return a weight in float32, which is exact of each type. size: bytes of its data. Raises OSError or
-    ValueError."""
-    data = read_data(weight, size)
+    """Return a weight in float32, which is exact of each type; of F32 the file's own pages, read-only. size: bytes of
+    its data. Raises OSError or ValueError."""
+    data = map_data(weight, size)
     if weight.kind in PLAIN:
-        return np.frombuffer(data, PLAIN[weight.kind]).astype(np.float32).reshape(weight.shape)
+        return data.view(np.ndarray).view(PLAIN[weight.kind]).astype(np.float32, copy=False).reshape(weight.shape)
     return decode(weight.kind, data, weight.elements).reshape(weight.shape)
 
 
@@ -193,9 +191,9 @@ def write_widened(
         for weight in model.weights.values():
             file.write(bytes(-file.tell() % model.alignment))
             if weight.name in wide:
-                file.write(np.ascontiguousarray(numbers(weight), np.float32).tobytes())
+                file.write(np.ascontiguousarray(numbers(weight), np.float32).data)
             else:
-                file.write(read_data(weight, size(weight)))
+                file.write(map_data(weight, size(weight)).data)
         file.write(bytes(-file.tell() % model.alignment))
 
 

@@ -177,13 +177,13 @@ class Library:
             raise ValueError(f"{elements} numbers are no whole blocks of {self.type_name(kind)}")
         return int(elements // traits.blck_size * traits.type_size)
 
-    def decode(self, kind: int, data: bytes, elements: int) -> Any:
-        """Blocks to float32. Raises ValueError."""
+    def decode(self, kind: int, data: Any, elements: int) -> Any:
+        """Blocks, a contiguous array of uint8, to float32. Raises ValueError."""
         traits = self._traits(kind)
         if not traits.to_float:
             raise ValueError(f"llama.cpp does not dequantise {self.type_name(kind)}")
         out = np.empty(elements, np.float32)
-        _ToFloat(traits.to_float)(ctypes.c_char_p(data), out.ctypes.data, elements)
+        _ToFloat(traits.to_float)(data.ctypes.data, out.ctypes.data, elements)
         return out
 
     def is_quantised(self, kind: int) -> bool:
