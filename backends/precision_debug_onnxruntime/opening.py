@@ -7,7 +7,7 @@ import functools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,21 +21,22 @@ from precision_debug.records import SessionSpec
 from precision_debug.report.sections import find_processor
 
 from .engine import taps
+from .engine.opened import open_unoptimised
 from .engine.rewritten import turned, with_absorbed, with_quantised_again
 from .engine.runtime import Runtime
 from .engine.source_tensors import Known
 from .engine.stock_script import FLOAT8
-from .engine.tensor_list import Entry, list_tensors, with_dropped
+from .engine.tensor_list import Entry, Sizes, list_tensors, with_dropped
 from .keep import Blocked
-from .make import build, change_model
+from .make import Built, build, change_model
 from .make.running_graph import infer_types
 from .make.saving import save
 from .make.simulate import behind_operator, is_internal, is_rounded
 from .model import find_run_folder, read_source
 from .modes import Recipe
-from .naming import find_holdings
+from .naming import Holding, find_holdings
 from .reasons import say
-from .session import OrtSession
+from .session import Opening, OrtSession
 from .settings import setting
 
 __all__ = ["open_session"]
@@ -82,11 +83,7 @@ def _open_session(
         known = knowing.result()
     if recipe.optimise:
         known = dataclasses.replace(known, turned=turned(built.running.proto.graph, built.types, known, sizes))
-    holdings = find_holdings(built.running.proto.graph, built.types, known)
-    entries = list_tensors(
-        built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name),
-        known.missing,
-    )  # fmt: skip
+    entries, holdings = _list(built, known, lambda name: sizes().get(name))
     if recipe.optimise:
         entries = with_absorbed(entries, holdings, known)
         entries = with_quantised_again(entries, built.running.proto.graph, model.proto.graph, built.types)
@@ -95,16 +92,31 @@ def _open_session(
     if recipe.mode.simulation:
         blocked = Blocked.of(runtime, source, built.running)
         entries = [_as_rounded(entry, recipe, blocked) for entry in entries if not is_internal(entry.value.name)]
-    return OrtSession(
-        model=built.running,
-        source=source,
-        entries=entries,
-        runtime=runtime,
-        notes=(*built.notes, *notes, *_engine_notes(recipe, settings)),
-        versions={"onnxruntime": ort.__version__, "device": find_processor()},
-        arithmetic=_find_arithmetic(recipe, settings),
-        on_device=on_device,
+
+    def open_of(running: Model, some: Sequence[Entry], notes: tuple[Reason, ...], opened: Opening) -> OrtSession:
+        return OrtSession(
+            model=running, source=source, entries=some, runtime=runtime, notes=notes, opened=opened,
+            versions={"onnxruntime": ort.__version__, "device": find_processor()},
+            arithmetic=_find_arithmetic(recipe, settings), on_device=on_device,
+        )  # fmt: skip
+
+    def make() -> tuple[list[Entry], Callable[[Sequence[Entry]], Session]]:
+        plain = build(source, model, dataclasses.replace(recipe, optimise=False), runtime, folder)
+        found, _ = _list(plain, dataclasses.replace(known, turned={}), lambda name: sizes().get(name))
+        return found, lambda some: open_of(plain.running, some, (), None)
+
+    # without a change the unoptimised file is the baseline itself
+    hides = recipe.optimise and bool(recipe.change) and recipe.engine == "cpu"
+    notes = (*built.notes, *notes, *_engine_notes(recipe, settings))
+    return open_of(
+        built.running, entries, notes, functools.partial(open_unoptimised, entries, known, make) if hides else None
     )
+
+
+def _list(built: Built, known: Known, sizes: Sizes) -> tuple[list[Entry], Mapping[tuple[Any, str], Holding]]:
+    graph = built.running.proto.graph
+    holdings = find_holdings(graph, built.types, known)
+    return list_tensors(graph, built.types, holdings, known.source.repeated, sizes, known.missing), holdings
 
 
 def _find_arithmetic(recipe: Recipe, settings: Mapping[str, Any]) -> str:

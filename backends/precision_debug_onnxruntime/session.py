@@ -17,6 +17,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
+from .engine.opened import Opened
 from .engine.ort_values import check_feeds
 from .engine.providers import CPU, Shares, unknown
 from .engine.runtime import Runtime, our_errors
@@ -25,7 +26,10 @@ from .engine.signals import Interrupts
 from .engine.tapped_graph import Tap, insert_taps
 from .engine.tensor_list import Entry
 
-__all__ = ["OrtSession"]
+__all__ = ["Opening", "OrtSession"]
+
+Opening = Callable[[], Opened | None] | None
+"""Finds out how to show what the optimiser hides; None where nothing is to be found."""
 
 IN_BODIES = False
 """Whether tensors are shown on the device in graphs with bodies (If, Loop, Scan) too: ONNX Runtime 1.31 ends there."""
@@ -35,6 +39,7 @@ class OrtSession:
     """See protocols.Session. Holds one ONNX Runtime session at a time, with taps on what the last run showed.
 
     on_device: hooks that use a tensor during the call alone are shown it in the memory of the CUDA device.
+    opened: finds out, where it is asked, how to show what the optimiser hides.
     """
 
     layers: Sequence[EngineLayer] = ()
@@ -51,6 +56,7 @@ class OrtSession:
         versions: Mapping[str, str],
         arithmetic: str = "",
         on_device: bool = False,
+        opened: Opening = None,
     ) -> None:
         self.arithmetic = arithmetic
         self._on_device = on_device and (
@@ -58,6 +64,8 @@ class OrtSession:
         )
         self._model, self._runtime = model, runtime
         self._entries = tuple(entries)
+        self._opening: Opening = opened
+        self._inside: Opened | None = None
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
         self._said = tuple(notes)
         self.notes: Sequence[Reason] = self._said
@@ -101,6 +109,7 @@ class OrtSession:
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
+        self._find_inside()
         return self._tensors
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -110,6 +119,15 @@ class OrtSession:
     def close(self) -> None:
         with self._one_run.closing():
             self._drop()
+            if self._inside is not None:
+                self._inside.session.close()
+
+    def _find_inside(self) -> None:
+        """Find out what of the file the optimiser hides, once."""
+        if self._opening is not None:
+            find, self._opening = self._opening, None
+            self._inside = find()
+            self._tensors = (*self._tensors, *(self._inside.inner.values() if self._inside is not None else ()))
 
     def _tell_shares(self, shares: Shares | None) -> None:
         """Say who runs the model, which is known once it is open."""
@@ -129,17 +147,22 @@ class OrtSession:
         lending = None if borrow is None else _find_sizes(self._model.proto.graph, feeds)
         there = self._on_device and bool(getattr(hook, "borrows", False))
         replacing = isinstance(hook, _Replacing)
+        if hook is not None and not replacing and names is None:
+            self._find_inside()
+        inside = None if hook is None or replacing or self._inside is None else self._inside.wanted(names)
+        tapped = names if names is None or inside is None else {*names, *inside.own}
         try:
-            opened = self._opened(hook is not None, names, lending, replacing, there)
+            opened = self._opened(hook is not None, tapped, lending, replacing, there)
         except BackendError:
             if not there:
                 raise
             self._on_device = False  # ONNX Runtime does not take the taps of the device in this graph
-            opened = self._opened(hook is not None, names, lending, replacing, False)
+            opened = self._opened(hook is not None, tapped, lending, replacing, False)
         names_of_outputs = [item.name for item in opened.ort.get_outputs()]
         run = _Run(
-            hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names), constants=self._constants
-        )
+            hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names), constants=self._constants,
+            also=inside.begin if inside is not None else None,
+        )  # fmt: skip
         opened.current.append(run)
         try:
             with run.interrupts.around_run(), our_errors(self._model.path):
@@ -155,8 +178,9 @@ class OrtSession:
             raise run.error
         outputs = dict(zip(names_of_outputs, values, strict=True))
         self._show_at_end(outputs, hook, names)
+        more = () if inside is None or hook is None else inside.show(feeds, hook, names)
         if hook is not None and names is None:
-            self._tensors = tuple(run.shown.listed())
+            self._tensors = (*run.shown.listed(), *more)
         return outputs
 
     def _show_at_end(self, outputs: Mapping[str, Any], hook: Hook | None, names: Collection[str] | None) -> None:
@@ -213,7 +237,8 @@ class _Run:
     """One run: what a tap reports goes to the hook, and the first exception of the hook is kept.
 
     borrow: the hook's, where it is lent to. lent: by the place of a tap, what ends the loan. put: what goes in place
-    of a tensor, as soon as the tap comes that has the engine's own memory of it, and how it was shown.
+    of a tensor, as soon as the tap comes that has the engine's own memory of it, and how it was shown. also: is told
+    of what a tap shows, too.
     """
 
     hook: Hook | None
@@ -221,6 +246,7 @@ class _Run:
     opened: _Opened
     shown: Shown
     constants: FileOperators
+    also: Callable[[str, Any], None] | None = None
     error: BaseException | None = None
     copies: bool = field(init=False)
     lent: dict[int, Callable[[], None]] = field(default_factory=dict)
@@ -271,11 +297,15 @@ class _Run:
             self.shown.iterate(tap.loop)
         elif tap.entry is not None and self.hook is not None:
             meta = self.shown.instance(tap.entry)
-            if meta is not None:
+            if meta is not None or self.also is not None:
                 if tensor is None:
-                    raise BackendError("ONNX Runtime did not hand this tensor over", where=meta.name)
+                    raise BackendError("ONNX Runtime did not hand this tensor over", where=tap.entry.meta.name)
                 finish = tap.entry.view.finish
                 shown = tensor if finish is None else finish(_to_host_array(tensor))
+                if self.also is not None:
+                    self.also(tap.entry.meta.name, shown)
+                if meta is None:
+                    return
                 if isinstance(self.hook, _Replacing):
                     self._replaced(tap.entry, meta, tensor, shown)
                 elif self.borrow is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from precision_debug.errors import BackendError
 from precision_debug.feeds.check import engine_arrays
 from precision_debug.inspector import EngineLayer
+from precision_debug.observe.unfused import Values
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
@@ -20,7 +21,7 @@ from . import isolate
 from .engine.graph import Graph, Key
 from .engine.layers import BODIES, Layer, engine_layers, precision_counts, precision_name
 from .engine.marks import Marked, build_undisturbed, find_disturbed, list_surviving
-from .engine.opened import Opened, Seen, Switch, Values, open_layers
+from .engine.opened import Opened, Seen, Switch, open_layers
 from .engine.seen_tensors import Shown
 from .engine.tensor_list import Entry, list_tensors
 from .failures import running, to_one_line
@@ -215,7 +216,7 @@ class OpenVinoSession:
             else:
                 outputs = self._infer(self._plain, arrays)
                 inside = None if self._opened is None or not self._opened.wanted(names) else self._opened
-                plain = Values()
+                plain: Values[Key] = Values()
                 shown = Shown(
                     entries=self._entries, names=names, show=hook, copies=copies, outputs=outputs, real=self._real,
                     also=plain.receive if inside is not None else None,

@@ -37,6 +37,7 @@ class Entry:
 
     later: in a loop's body, the inputs from the second iteration on; True marks an output of the body that comes from
     the iteration before. form: how the running graph holds it. rounds_to: the type that a simulation rounds it to.
+    before: what its numbers have yet to go through to be those of the tensor that it holds.
     """
 
     value: Value
@@ -45,6 +46,7 @@ class Entry:
     later: tuple[tuple[str, bool], ...] = ()
     form: Form | None = None
     rounds_to: str = ""
+    before: str = ""
 
     @property
     def never_written(self) -> bool:
@@ -160,7 +162,7 @@ def list_tensors(
             is_output=is_output,
             rounds=inputs[:1] if rounds_what_it_reads(maker.node) else (),
         )
-        entries.append(Entry(value=value, meta=meta, view=view, later=later, form=holding.form))
+        entries.append(Entry(value=value, meta=meta, view=view, later=later, form=holding.form, before=holding.before))
     return entries
 
 

@@ -8,12 +8,13 @@ same there. Most often all can be shown at once; else one of each stretch betwee
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from precision_debug.errors import BackendError
+from precision_debug.observe.unfused import Around, Values, describe_surroundings, find_differing
 from precision_debug.records import UNFUSED
 
 from ..make import Built, Maker
@@ -23,19 +24,13 @@ from .marks import Marked
 from .seen_tensors import Shown
 from .tensor_list import Entry, add_unfused
 
-__all__ = ["Opened", "Seen", "Switch", "Values", "open_layers"]
+__all__ = ["Opened", "Seen", "Switch", "open_layers"]
 
 _LEAST, _MOST = 4, 12
 """Compiled models, in all."""
 
 _WORK = 5000
 """Tensors of the graph times compiled models, within these bounds."""
-
-_SAME = 1e-6
-"""Relative L2 error up to which two runs gave the same: another order of sums in float32."""
-
-_HELD = 1 << 29
-"""Bytes of what the plain engine shows that are held to be compared; beyond, nothing more is opened."""
 
 _QUANTISES = frozenset({"FakeQuantize", "FakeConvert"})
 
@@ -44,31 +39,11 @@ Infer = Callable[[Built], tuple[Mapping[Key, Any], Mapping[Key, Any]]]
 
 
 @dataclass(kw_only=True)
-class Values:
-    """Copies of what taps of a run are shown, of main graphs: each comes once."""
-
-    found: dict[Key, np.ndarray[Any, Any]] = field(default_factory=dict)
-    bytes_held: int = 0
-
-    def receive(self, key: Key, memory: Any) -> None:
-        """Keep a copy."""
-        array = np.asarray(memory)
-        self.bytes_held += array.nbytes
-        if self.bytes_held <= _HELD:
-            self.found[key] = array.copy()
-
-    @property
-    def whole(self) -> bool:
-        """Whether there was room for all."""
-        return self.bytes_held <= _HELD
-
-
-@dataclass(kw_only=True)
 class Switch:
     """What taps call, whichever run is under way; at other times (OpenVINO folds constants) nothing happens."""
 
     keys: tuple[Key, ...] = ()
-    run: Shown | Values | None = None
+    run: Shown | Values[Key] | None = None
 
     def receive(self, number: int, memory: Any) -> Any:
         return None if self.run is None else self.run.receive(self.keys[number], memory)
@@ -122,8 +97,8 @@ class Opened:
         return names is None or not self.names.isdisjoint(names)
 
     def show(
-        self, receive: Callable[[Key, Any], Any], plain: Values, fed: Mapping[str, Any], outputs: Mapping[str, Any],
-        infer: Callable[[Built], Mapping[str, Any]],
+        self, receive: Callable[[Key, Any], Any], plain: Values[Key], fed: Mapping[str, Any],
+        outputs: Mapping[str, Any], infer: Callable[[Built], Mapping[str, Any]],
     ) -> None:  # fmt: skip
         """Show what further runs of the same input may show.
 
@@ -134,7 +109,7 @@ class Opened:
         ends = {key: outputs[name] for name, key in self.graph.outputs.items()}
 
         def run(built: Built) -> tuple[Mapping[Key, Any], Mapping[Key, Any]]:
-            seen = Values()
+            seen: Values[Key] = Values()
             self.switch.keys, self.switch.run = built.taps, seen
             try:
                 there = infer(built)
@@ -154,16 +129,16 @@ class Opened:
             self._decided = []
             yield from self._search(plain, infer)
             return
-        around = _describe_surroundings(self.graph, self.inner, plain)
+        around = self._surroundings(plain)
         for built, keys in self._decided:
             values, outputs = infer(built)
-            wrong = _find_differing(plain, {**values, **outputs})
+            wrong = find_differing(plain, {**values, **outputs})
             yield from ((key, values[key]) for key in values if key in keys and not wrong & around[key].both)
 
     def _search(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
         """All at once, by taps and as results; then one of each stretch at a time, without those that change something,
         and then without their type of operator; of these every other, as results."""
-        around = _describe_surroundings(self.graph, self.inner, plain)
+        around = self._surroundings(plain)
         every = [key for key in self.inner if around[key].behind]
         waiting = [(every, False, 0), (every, True, 0)]
         left, alone = dict.fromkeys(every), False
@@ -181,7 +156,7 @@ class Opened:
                 values, outputs = infer(built)
             except BackendError:
                 continue
-            wrong = _find_differing(plain, {**values, **outputs})
+            wrong = find_differing(plain, {**values, **outputs})
             same = {key for key in wanted if key in values and not wrong & around[key].both}
             if same:
                 assert self._decided is not None
@@ -200,62 +175,21 @@ class Opened:
                 waiting = [(innocent, by_results, turn + 1), *waiting]
                 waiting += [(there[::2], True, 0), (there[1::2], True, 0)] if not by_results else []
 
+    def _surroundings(self, plain: Collection[Key]) -> Mapping[Key, Around[Key]]:
+        reads = {key: value.reads for key, value in self.graph.values.items()}
+        return describe_surroundings(reads, self.inner, plain)
+
     def _kind(self, key: Key) -> str:
         return self.graph.values[key].op_type
 
 
-def _split_in_parts(keys: Sequence[Key], around: Mapping[Key, _Around]) -> list[list[Key]]:
+def _split_in_parts(keys: Sequence[Key], around: Mapping[Key, Around[Key]]) -> list[list[Key]]:
     """Return them in parts that have one of each stretch at most, the last of each first: a layer ends there."""
     stretches: dict[frozenset[Key], list[Key]] = {}
     for key in keys:
         stretches.setdefault(around[key].both, []).append(key)
     longest = max(map(len, stretches.values()), default=0)
     return [[keys[-place] for keys in stretches.values() if len(keys) >= place] for place in range(1, longest + 1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Around:
-    """The nearest tensors that the plain engine shows: those that a tensor is computed from, and from it."""
-
-    front: frozenset[Key]
-    behind: frozenset[Key]
-
-    @property
-    def both(self) -> frozenset[Key]:
-        return self.front | self.behind
-
-
-def _describe_surroundings(graph: Graph, inner: Collection[Key], plain: Collection[Key]) -> Mapping[Key, _Around]:
-    front: dict[Key, frozenset[Key]] = {}
-    behind: dict[Key, set[Key]] = {}
-    for key, value in graph.values.items():  # in execution order
-        reads = [{one} if one in plain else front.get(one, frozenset()) for one in value.reads]
-        front[key] = frozenset().union(*reads)
-    for key, value in reversed(list(graph.values.items())):
-        found = {key} if key in plain else behind.get(key, set())
-        for one in value.reads:
-            behind.setdefault(one, set()).update(found)
-    return {key: _Around(front=front.get(key, frozenset()), behind=frozenset(behind.get(key, ()))) for key in inner}
-
-
-def _find_differing(plain: Mapping[Key, Any], there: Mapping[Key, Any]) -> set[Key]:
-    """Return which of the tensors that both runs show came out differently; the second lacks what was fed."""
-    return {key for key, value in there.items() if key in plain and not _is_same(plain[key], value)}
-
-
-def _is_same(first: Any, second: Any) -> bool:
-    if first.shape != second.shape:
-        return False
-    if first.dtype == second.dtype and first.tobytes() == second.tobytes():
-        return True
-    if first.dtype.kind != "f" or second.dtype.kind != "f":
-        return bool(np.array_equal(first, second))
-    one, other = (np.asarray(array, np.float64) for array in (first, second))
-    finite = np.isfinite(one)
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
-        return False
-    apart = one[finite] - other[finite]
-    return bool(np.linalg.norm(apart) <= _SAME * np.linalg.norm(one[finite]))
 
 
 def _list_inner_keys(graph: Graph, listed: Iterable[Key], taken: Set[str]) -> tuple[Key, ...]:

@@ -1,0 +1,91 @@
+"""What lies inside fused layers, seen in a further run in which it is not fused: when that shows the engine's numbers.
+
+The further run computes otherwise, so that what it shows is the engine's only where both give the same around it:
+in front, in whatever both show and a tensor is computed from, and behind it, in what both show and is computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+__all__ = ["Around", "Values", "describe_surroundings", "find_differing"]
+
+K = TypeVar("K", bound=Hashable)
+
+_SAME = 1e-6
+"""Relative L2 error up to which two runs gave the same: another order of sums in float32."""
+
+_HELD = 1 << 29
+"""Bytes of what the plain engine shows that are held to be compared; beyond, nothing more is opened."""
+
+
+@dataclass(kw_only=True)
+class Values(Generic[K]):
+    """Copies of what a run shows; each comes once."""
+
+    found: dict[K, Any] = field(default_factory=dict)
+    bytes_held: int = 0
+
+    def receive(self, key: K, memory: Any) -> None:
+        """Keep a copy."""
+        array = np.asarray(memory)
+        self.bytes_held += array.nbytes
+        if self.bytes_held <= _HELD:
+            self.found[key] = array.copy()
+
+    @property
+    def whole(self) -> bool:
+        """Whether there was room for all."""
+        return self.bytes_held <= _HELD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around(Generic[K]):
+    """The nearest tensors that the plain engine shows: those that a tensor is computed from, and from it."""
+
+    front: frozenset[K]
+    behind: frozenset[K]
+
+    @property
+    def both(self) -> frozenset[K]:
+        return self.front | self.behind
+
+
+def describe_surroundings(
+    reads: Mapping[K, Collection[K]], inner: Collection[K], shown: Collection[K]
+) -> dict[K, Around[K]]:  # fmt: skip
+    """Return what is shown around inner tensors. reads: of every tensor, in execution order, what it is computed
+    from."""
+    front: dict[K, frozenset[K]] = {}
+    behind: dict[K, set[K]] = {}
+    for key, read in reads.items():
+        front[key] = frozenset().union(*({one} if one in shown else front.get(one, frozenset()) for one in read))
+    for key, read in reversed(list(reads.items())):
+        found = {key} if key in shown else behind.get(key, set())
+        for one in read:
+            behind.setdefault(one, set()).update(found)
+    return {key: Around(front=front.get(key, frozenset()), behind=frozenset(behind.get(key, ()))) for key in inner}
+
+
+def find_differing(plain: Mapping[K, Any], there: Mapping[K, Any]) -> set[K]:
+    """Return which of the tensors that both runs show came out differently; the second lacks what was fed."""
+    return {key for key, value in there.items() if key in plain and not _is_same(plain[key], value)}
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    if first.shape != second.shape:
+        return False
+    if first.dtype == second.dtype and np.array_equal(first, second):
+        return True
+    if first.dtype.kind != "f" or second.dtype.kind != "f":
+        return bool(np.array_equal(first, second))
+    one, other = (np.asarray(array, np.float64) for array in (first, second))
+    finite = np.isfinite(one)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+        return False
+    apart = one[finite] - other[finite]
+    return bool(np.linalg.norm(apart) <= _SAME * np.linalg.norm(one[finite]))
