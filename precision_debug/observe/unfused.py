@@ -6,7 +6,7 @@ in front, in whatever both show and a tensor is computed from, and behind it, in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,10 @@ _SAME = 1e-6
 
 _HELD = 1 << 29
 """Bytes of what the plain engine shows that are held to be compared; beyond, nothing more is opened."""
+
+
+_BLOCK = 1 << 16
+"""Elements that are compared at a time."""
 
 
 @dataclass(kw_only=True)
@@ -83,9 +87,24 @@ def _is_same(first: Any, second: Any) -> bool:
         return True
     if first.dtype.kind != "f" or second.dtype.kind != "f":
         return bool(np.array_equal(first, second))
-    one, other = (np.asarray(array, np.float64) for array in (first, second))
-    finite = np.isfinite(one)
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
-        return False
-    apart = one[finite] - other[finite]
-    return bool(np.linalg.norm(apart) <= _SAME * np.linalg.norm(one[finite]))
+    allowed = _SAME**2 * sum(_square(one[np.isfinite(one)]) for one, _ in _in_blocks(first, second))
+    apart = 0.0
+    for one, other in _in_blocks(first, second):
+        finite = np.isfinite(one)
+        if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+            return False
+        apart += _square(one[finite] - other[finite])
+        if not apart <= allowed:  # most that differ do so at once
+            return False
+    return True
+
+
+def _in_blocks(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield both in float64, piece by piece: a large activation would take seconds as a whole."""
+    one, other = (np.reshape(array, -1) for array in (first, second))
+    for start in range(0, one.size, _BLOCK):
+        yield one[start : start + _BLOCK].astype(np.float64), other[start : start + _BLOCK].astype(np.float64)
+
+
+def _square(values: Any) -> float:
+    return float(np.dot(values, values))
