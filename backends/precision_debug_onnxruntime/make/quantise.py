@@ -51,6 +51,7 @@ _CACHE = "calibration_cache_path"
 """Of quantize_static since ONNX Runtime 1.32: it reads ranges from there, or leaves them."""
 
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
+_QUANTISED_HINT = "compare ort_opt, which runs it unchanged"
 
 
 def quantise(
@@ -207,10 +208,10 @@ def _quantise_once(
             raise_if_full(error, str(folder))
             if change == "int8" and (broken := _list_not_finite(feeds)):
                 raise InputError(say("broken_calibration", names=", ".join(broken)), where="--inputs") from error
-            raise ModelError(
-                f"onnxruntime.quantization fails on it ({_describe_error(error)})",
-                where=source.path, hint=_HINT,
-            ) from error  # fmt: skip
+            failed, kinds = f"onnxruntime.quantization fails on it ({_describe_error(error)})", _list_quantised(source)
+            if kinds:
+                failed = f"it is quantised already ({kinds}), and {failed}"
+            raise ModelError(failed, where=source.path, hint=_QUANTISED_HINT if kinds else _HINT) from error
         made = _read(result, source, model)
         wrong = find_wrongly_removed(whole, made)
         if not wrong.keys() - kept.keys():
@@ -543,10 +544,9 @@ def _read(path: Path, source: Model, before: Model) -> Model:
             hint="choose other op_types, or another run mode",
         )  # fmt: skip
     if not has - had:
-        kinds = ", ".join(f"{kind} {number}" for kind, number in had.most_common(3))
         raise ModelError(
-            f"it is quantised already ({kinds}), and the quantiser changes nothing in it", where=source.path,
-            hint="compare ort_opt, which runs it unchanged",
+            f"it is quantised already ({_list_quantised(before)}), and the quantiser changes nothing in it",
+            where=source.path, hint=_QUANTISED_HINT,
         )  # fmt: skip
     for graph in iterate_graphs(proto.graph):
         name_nodes(graph)
@@ -566,6 +566,10 @@ def _quantised_types(proto: Any) -> Counter[str]:
     """Return how many operators of each type make or read quantised tensors."""
     kinds = Counter(node.op_type for graph in iterate_graphs(proto.graph) for node in graph.node)
     return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
+
+
+def _list_quantised(model: Model) -> str:
+    return ", ".join(f"{kind} {number}" for kind, number in _quantised_types(model.proto).most_common(3))
 
 
 _QUANTISED = re.compile(r"Quantize|^QLinear|^Q(Gemm|Attention)$|Integer|NBits")
