@@ -117,6 +117,10 @@ class Subject:
         return self.feeds if self.target_feeds is None else self.target_feeds
 
     @cached_property
+    def units_of_constants(self) -> dict[str, float]:
+        return {}
+
+    @cached_property
     def _shown(self) -> Counter[str]:
         return Counter(strip_iteration(name) for name in self.row_of if strip_iteration(name) in self.iterations)
 
@@ -553,7 +557,9 @@ def _find_unit_of_operands(subject: Subject, name: str) -> float:
         return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
     alone = mine is not None and not mine.rounds
     if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
-        return _find_unit_of_constants(subject, name)
+        if name not in subject.units_of_constants:  # asked once: a session that is in a run may have no other answer
+            subject.units_of_constants[name] = _find_unit_of_constants(subject, name)
+        return subject.units_of_constants[name]
     return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
 
 

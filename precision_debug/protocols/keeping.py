@@ -130,7 +130,7 @@ class Remedy:
     settings: in their declared types; they go over the spec's own. text: the same as lines for a program of the user's.
     keeps: whether it leaves operators out of the low precision after all, by their type say. wide: whether it leaves
     out all of them, so that it is tried only where no kept set mends it. files: whether it mends what two files do not
-    share.
+    share. cause: what the error came of where it halves that, a code of ``reasons.causes``; "": nothing is proven.
     """
 
     settings: Mapping[str, Any]
@@ -138,6 +138,7 @@ class Remedy:
     keeps: bool = False
     wide: bool = False
     files: bool = False
+    cause: str = ""
 
 
 class Remedies(Protocol):

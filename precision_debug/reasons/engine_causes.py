@@ -85,6 +85,18 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
         ),
         mended=False, one_switch=True,
     ),
+    "saturating_sums": Cause(
+        en="the engine's 8-bit sums saturate on this processor", zh="引擎的 8 位求和在此处理器上饱和",
+        do="Add the option, quantise the weights to 7 bits, or run it on a processor with VNNI.",
+        do_zh="加上该选项，或将权重量化为 7 位，或在带 VNNI 的处理器上运行。",
+        why=Wording(
+            "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: with `{switch}` the"
+            " same integers leave {after} of its error of {before}",
+            "引擎在此处理器上以 16 位累加两个 8 位乘积，会饱和：加上 `{switch}`，同样的整数使其误差由 {before} 降为"
+            " {after}",
+        ),
+        evidence={"switch": _TEXT, "before": _FIGURE, "after": _FIGURE},
+    ),
     "wrong_kernel": Cause(
         en="the baseline's own kernel is wrong", zh="基线自身的内核有误",
         do="Use another version of the engine, or another baseline, and report it to the engine's developers.",

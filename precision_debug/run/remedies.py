@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PrecisionDebugError
+from ..explain import LEFT
 from ..protocols import Feeds, Handed, Remedy, Session
-from ..records import Culprit, TensorMeta
+from ..records import Culprit, Explanation, TensorMeta
 from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, TriedFix, gives_up_most
 from .criterion import Criterion, Sample
+from .pasted import Pasted
 from .plan import Opening
 from .to_keep import format_settings
 from .trials import Trials
 
-__all__ = ["Chosen", "list_remedies", "run_in_turn", "run_of", "try_remedy", "with_remedy"]
+__all__ = ["Chosen", "list_remedies", "prove_by_remedy", "run_in_turn", "run_of", "try_remedy", "with_remedy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,3 +144,38 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
         return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
     return dataclasses.replace(kept, beside=(*kept.beside, remedy))
 
+
+
+_OPEN = frozenset({"coarse", "unfound"})
+"""Causes that are told where nothing else was found."""
+
+
+def prove_by_remedy(
+    explanation: Explanation, introduced: Mapping[str, float], opening: Opening, known: Sequence[Remedy],
+    again: Callable[[Mapping[str, Any]], Pasted],
+) -> Explanation:  # fmt: skip
+    """Return the explanation, with the cause that a remedy proves: for the culprits of which no other is known, and
+    whose own error most of which goes with it.
+
+    introduced: own errors by tensor, relative L2. known: see ``list_remedies``. again: the comparison with further
+    settings of the target's."""
+    for remedy in known:
+        if not remedy.cause or all(one.cause not in _OPEN for one in explanation.culprits):
+            continue
+        try:
+            left = again(remedy.settings).introduced
+        except PrecisionDebugError:
+            continue  # an engine that fails with it costs no finished comparison
+        switch = format_settings(opening.settings, remedy.settings)
+        culprits = (_prove_cause(one, introduced, left, remedy.cause, switch) for one in explanation.culprits)
+        explanation = dataclasses.replace(explanation, culprits=tuple(culprits))
+    return explanation
+
+
+def _prove_cause(
+    culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], cause: str, switch: str
+) -> Culprit:
+    before, after = introduced.get(culprit.name), left.get(culprit.name)
+    if culprit.cause not in _OPEN or before is None or after is None or after > LEFT * before:
+        return culprit
+    return dataclasses.replace(culprit, cause=cause, evidence={"switch": switch, "before": before, "after": after})

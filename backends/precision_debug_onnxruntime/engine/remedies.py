@@ -3,6 +3,7 @@ type can hold. Each is tried before it is offered, see ``protocols.Remedies``.""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from precision_debug.records import Culprit
 from ..settings import setting
 from .stock_script import METHODS, PER_CHANNEL, later_opset
 
-__all__ = ["PRODUCTS", "raise_constants", "remedies_of"]
+__all__ = ["PRODUCTS", "adds_in_16_bits", "raise_constants", "remedies_of"]
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 """What gains most of INT8: the usual advice is to leave everything else in float."""
@@ -101,6 +102,12 @@ def _of_int8(
     channels = setting(options, "per_channel")
     called = "quantize_static" if change == "int8" else "quantize_dynamic"
     weights = "constant_scale" in causes or not types.isdisjoint(PRODUCTS) or not types
+    config = setting(options, "config")
+    if weights and _EXACT_SUMS not in config and adds_in_16_bits():
+        yield Remedy(
+            settings={"config": {**config, _EXACT_SUMS: "1"}}, cause="saturating_sums",
+            text=f'session_options.add_session_config_entry("{_EXACT_SUMS}", "1")',
+        )  # fmt: skip
     if weights and not channels:
         yield Remedy(settings={"per_channel": True}, text=f"{called}(…, per_channel=True)")
     if change != "int8":
@@ -119,6 +126,30 @@ def _of_int8(
     if not setting(options, "op_types") and types and types.isdisjoint(PRODUCTS):
         text = f"{called}(…, op_types_to_quantize={list(PRODUCTS)!r})"
         yield Remedy(settings={"op_types": PRODUCTS}, text=text, keeps=True)
+
+
+_EXACT_SUMS = "session.x64quantprecision"
+"""With it ONNX Runtime makes signed 8-bit weights unsigned, whose kernels do not saturate."""
+
+
+@functools.cache
+def adds_in_16_bits() -> bool:
+    """Return whether this processor's kernel of unsigned and signed 8-bit numbers adds two products in 16 bits, where
+    they saturate: one of 64 terms of 255 x 127 is run. x86-64 without VNNI does (its vpmaddubsw)."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    terms, a, b = 64, np.uint8(255), np.int8(127)
+    inputs = [
+        helper.make_tensor_value_info("a", TensorProto.UINT8, (1, terms)),
+        helper.make_tensor_value_info("b", TensorProto.INT8, (terms, 16)),
+    ]
+    output = helper.make_tensor_value_info("c", TensorProto.INT32, (1, 16))
+    graph = helper.make_graph([helper.make_node("MatMulInteger", ["a", "b"], ["c"])], "sum", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {"a": np.full((1, terms), a), "b": np.full((terms, 16), b)}
+    return bool((session.run(None, feeds)[0] != terms * int(a) * int(b)).any())
 
 
 def _does_fold(graph: Any) -> bool:
