@@ -29,8 +29,40 @@ def _flags_of_the_cpu() -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8").split() if path.exists() else ())
 
 
-HARDWARE: Mapping[str, Callable[[], bool]] = {"avx512_bf16": lambda: "avx512_bf16" in _flags_of_the_cpu()}
+@cache
+def _adds_exactly() -> bool:
+    """Whether ONNX Runtime's 8-bit sums do not saturate here: x86-64 with VNNI, or another processor."""
+    try:
+        from precision_debug_onnxruntime.engine.remedies import adds_in_16_bits
+    except ImportError:
+        return True
+    return not adds_in_16_bits()
+
+
+HARDWARE: Mapping[str, Callable[[], bool]] = {
+    "avx512_bf16": lambda: "avx512_bf16" in _flags_of_the_cpu(),
+    "avx512f": lambda: "avx512f" in _flags_of_the_cpu(),
+    "exact_8_bit_sums": _adds_exactly,
+    "saturating_8_bit_sums": lambda: not _adds_exactly(),
+}
 """All that a test may declare to need, and how to see whether this machine has it."""
+
+_NEEDED = Path(__file__).with_name("hardware.txt")
+
+
+@cache
+def _list_needed() -> Mapping[str, str]:
+    """Test ids to what they need, as ``hardware.txt`` has it."""
+    lines = (line.split(" ", 1) for line in _NEEDED.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
+    return {name: needed for needed, name in lines}
+
+
+def _list_needs(item: pytest.Item) -> list[str]:
+    """Return what a test declares, what the list has for it, and for a document's block in INT8 exact sums."""
+    found = [mark.args[0] for mark in item.iter_markers("hardware")]
+    found += [_list_needed()[item.nodeid]] if item.nodeid in _list_needed() else []
+    block = getattr(item, "callspec", None) and item.callspec.params.get("block")  # type: ignore[attr-defined]
+    return [*found, "exact_8_bit_sums"] if "ort_int8" in getattr(block, "text", "") else found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,8 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip where the machine lacks what the test declares. Nothing else counts as hardware."""
-    for mark in item.iter_markers("hardware"):
-        (name,) = mark.args
+    for name in _list_needs(item):
         if name not in HARDWARE:
             pytest.fail(f"no hardware is called {name!r}: tests/outcomes.py has {sorted(HARDWARE)}", pytrace=False)
         if not HARDWARE[name]():

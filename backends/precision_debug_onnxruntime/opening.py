@@ -106,7 +106,7 @@ def _open_session(
         return found, lambda some: open_of(plain.running, some, (), None)
 
     # without a change the unoptimised file is the baseline itself
-    hides = recipe.optimise and bool(recipe.change) and recipe.engine == "cpu"
+    hides = recipe.optimise and bool(recipe.change) and recipe.engine == "cpu" and not on_device
     notes = (*built.notes, *notes, *_engine_notes(recipe, settings))
     return open_of(
         built.running, entries, notes, functools.partial(open_unoptimised, entries, known, make) if hides else None

@@ -1,0 +1,68 @@
+"""8-bit products that the processor adds in 16 bits, where they saturate: who is named, why, and what mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from precision_debug_onnxruntime.engine import remedies
+from precision_debug_onnxruntime.engine.remedies import remedies_of
+
+from precision_debug import compare
+from precision_debug.protocols import Remedy
+from precision_debug.records import Culprit, Explanation
+from precision_debug.run.pasted import Pasted
+from precision_debug.run.plan import Opening
+from precision_debug.run.remedies import prove_by_remedy
+
+SWITCH = {"config": {"session.x64quantprecision": "1"}}
+DIGITS = Path(__file__).parent.parent / "examples" / "digits"
+
+
+def named(cause: str) -> Explanation:
+    culprit = Culprit(name="y", node="n", op_types=("Conv",), cause=cause)
+    return Explanation(state="culprits", culprits=(culprit,))
+
+
+@pytest.mark.parametrize(
+    ("cause", "left", "told"),
+    [("coarse", 0.01, "sums"), ("unfound", 0.06, "sums"), ("coarse", 0.09, "coarse"), ("scale", 0.01, "scale")],
+)
+def test_what_takes_most_of_the_own_error_away_is_the_cause_where_no_other_is_known(
+    cause: str, left: float, told: str
+) -> None:
+    asked: list[Any] = []
+
+    def again(settings: Any) -> Pasted:
+        asked.append(settings)
+        return Pasted(introduced={"y": left})
+
+    class Opened:
+        settings = ()
+
+    known = [Remedy(settings={"other": 1}), Remedy(settings={}, cause="sums")]
+    opened: Opening = Opened()  # type: ignore[assignment]
+    found = prove_by_remedy(named(cause), {"y": 0.1}, opened, known, again)
+    assert found.culprits[0].cause == told
+    assert asked == ([] if cause == "scale" else [{}])  # nothing is run in vain
+
+
+@pytest.mark.parametrize("saturates", [True, False])
+def test_the_switch_is_tried_first_where_sums_saturate(monkeypatch: pytest.MonkeyPatch, saturates: bool) -> None:
+    monkeypatch.setattr(remedies, "adds_in_16_bits", lambda: saturates)
+    culprits = named("coarse").culprits
+    first = next(remedies_of("int8", {}, str(DIGITS / "digits.onnx"), culprits))
+    assert (first.settings == SWITCH, first.cause == "saturating_sums") == (saturates, saturates)
+    given = next(remedies_of("int8", SWITCH, str(DIGITS / "digits.onnx"), culprits))
+    assert not given.cause
+
+
+@pytest.mark.hardware("saturating_8_bit_sums")
+def test_a_real_model_whose_sums_saturate_is_told_so() -> None:
+    report = compare(DIGITS / "digits.onnx", run_mode="ort_int8", inputs=str(DIGITS / "test_images.npz"))
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (report.exit_status, first.cause, first.name) == (1, "saturating_sums", "conv1_out")
+    assert first.evidence["after"] < first.evidence["before"] / 4
+    assert "session.x64quantprecision" in first.evidence["switch"]
