@@ -98,7 +98,9 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         # it waits for packages longer than it computes, and nothing waits for it
         Step(name="README's first command", clone="first", cores=0, script=f"""
             status=0
-            ( {readme(1)} ) || status=$?
+            (
+            {readme(1)}
+            ) || status=$?
             # 1 on a processor whose 8-bit sums saturate, as the README says
             [ $status = 0 ] || {{ [ $status = 1 ] && .venv/bin/python -c {shlex.quote(SATURATES)}; }}
             # the same environment is enough for compare()

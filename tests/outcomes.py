@@ -58,11 +58,9 @@ def _list_needed() -> Mapping[str, str]:
 
 
 def _list_needs(item: pytest.Item) -> list[str]:
-    """Return what a test declares, what the list has for it, and for a document's block in INT8 exact sums."""
+    """Return what a test declares, and what the list has for it."""
     found = [mark.args[0] for mark in item.iter_markers("hardware")]
-    found += [_list_needed()[item.nodeid]] if item.nodeid in _list_needed() else []
-    block = getattr(item, "callspec", None) and item.callspec.params.get("block")  # type: ignore[attr-defined]
-    return [*found, "exact_8_bit_sums"] if "ort_int8" in getattr(block, "text", "") else found
+    return found + ([_list_needed()[item.nodeid]] if item.nodeid in _list_needed() else [])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,6 +17,7 @@ import pytest
 from approval import begins_approved, is_approved
 from attack.case import patience
 from ci_steps import ci_steps
+from outcomes import HARDWARE
 from readme_blocks import Block, blocks_of, without_environment
 from warm import EveryWarm, write_python
 
@@ -136,7 +137,8 @@ def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: dict[st
             check=False,
         )
         said = f"$ {command}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == status, said
+        saturates = "ort_int8" in block.text and not HARDWARE["exact_8_bit_sums"]()  # as README says
+        assert done.returncode in ({status, 1} if saturates else {status}), said
         assert "Traceback" not in done.stderr, said
 
 

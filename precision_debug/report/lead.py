@@ -125,7 +125,8 @@ def _file_walk_sentence(report: Report, culprit: Culprit) -> Text | None:
     """What a walk through the target's own file says of the first culprit: which operator of the file it is, and why.
 
     It comes first where the culprit's own cause is only that the two do not compute the same."""
-    if not CAUSES[culprit.cause].unproven:
+    known = CAUSES.get(culprit.cause)  # a report may be of another version
+    if known is None or not known.unproven:
         return None
     for note in map(as_reason, report.notes):
         place = note.args.get("place") if note.code in ("wrong_at", "wrong_at_because") else None

@@ -57,7 +57,9 @@ class Chosen:
 def list_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
     """Return what the target's backend knows to try for these culprits."""
     knows = opening.capabilities.remedies
-    return knows.remedies(opening.spec, culprits, base.spec) if knows is not None else ()
+    if knows is None or opening.mode is None or opening.recording:  # what was recorded takes no setting
+        return ()
+    return knows.remedies(opening.spec, culprits, base.spec)
 
 
 def try_remedy(
