@@ -162,6 +162,7 @@ def test_of_a_large_tensor_only_some_blocks_are_read() -> None:
 @example([(1e300, 1e300)], np.float64)
 @example([(-1.7e308, -1.7e308), (0.0, 1.7e308)], np.float64)
 @example([(0.0, 1.7975e308)], np.float64)
+@example([(0.0, 5e-324)], np.float64)
 def test_whatever_the_values_are(pairs: list[tuple[float, float]], dtype: type) -> None:
     with np.errstate(all="ignore"):
         base, target = np.array(pairs).T.astype(dtype)

@@ -111,7 +111,8 @@ def _count_bins(values: Array, edges: Array) -> Bins:
     many steps of it."""
     finite = values[np.isfinite(values)]
     bins, low = len(edges) - 1, edges[0] / 2
-    shares = (finite / 2 - low) / (edges[-1] / 2 - low)
+    span = edges[-1] / 2 - low
+    shares = (finite / 2 - low) / span if span else np.zeros(finite.shape)  # half of the least double is 0
     counts = np.bincount(np.clip(shares * bins, 0, bins - 1).astype(np.intp), minlength=bins)
     return Bins(edges=_round_edges(edges), counts=tuple(map(int, counts)))
 

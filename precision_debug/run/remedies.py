@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import PrecisionDebugError
 from ..explain import LEFT
 from ..protocols import Feeds, Handed, Remedy, Session
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
 from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, TriedFix, gives_up_most
 from .criterion import Criterion, Sample
@@ -148,8 +149,9 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
 
 
-_OPEN = frozenset({"coarse", "unfound"})
-"""Causes that are told where nothing else was found."""
+def _is_open(culprit: Culprit) -> bool:
+    known = CAUSES.get(culprit.cause)
+    return known is not None and known.unproven
 
 
 def prove_by_remedy(
@@ -162,7 +164,7 @@ def prove_by_remedy(
     introduced: own errors by tensor, relative L2. known: see ``list_remedies``. again: the comparison with further
     settings of the target's."""
     for remedy in known:
-        if not remedy.cause or all(one.cause not in _OPEN for one in explanation.culprits):
+        if not remedy.cause or not any(map(_is_open, explanation.culprits)):
             continue
         try:
             left = again(remedy.settings).introduced
@@ -178,6 +180,6 @@ def _prove_cause(
     culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], cause: str, switch: str
 ) -> Culprit:
     before, after = introduced.get(culprit.name), left.get(culprit.name)
-    if culprit.cause not in _OPEN or before is None or after is None or after > LEFT * before:
+    if not _is_open(culprit) or before is None or after is None or after > LEFT * before:
         return culprit
     return dataclasses.replace(culprit, cause=cause, evidence={"switch": switch, "before": before, "after": after})
