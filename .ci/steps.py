@@ -37,6 +37,7 @@ FRAMEWORKS = (
 # One more than there are cores: with the frameworks, tests wait for what they have started for a sixth of their time.
 # Forks of one process, since each of xdist's workers would import every framework and collect every test.
 SPREAD = f"--forks {CORES + 1}"
+# A status of 0 where a processor saturates 8-bit sums.
 SATURATES = "from precision_debug_onnxruntime.engine import remedies; exit(not remedies.adds_in_16_bits())"
 GIVES_WAY = "nice -n 5 .venv/bin/python"  # to the tests that run beside it
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from precision_debug_onnxruntime.engine.remedies import remedies_of
 from precision_debug import compare
 from precision_debug.protocols import Remedy
 from precision_debug.records import Culprit, Explanation
+from precision_debug.run import remedies as run_remedies
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.plan import Opening
 from precision_debug.run.remedies import prove_by_remedy
@@ -26,11 +28,14 @@ def named(cause: str) -> Explanation:
 
 
 @pytest.mark.parametrize(
-    ("cause", "left", "told"),
-    [("coarse", 0.01, "sums"), ("unfound", 0.06, "sums"), ("coarse", 0.09, "coarse"), ("scale", 0.01, "scale")],
+    ("cause", "left", "told", "recorded"),
+    [
+        ("coarse", 0.01, "sums", False), ("unfound", 0.06, "sums", False), ("coarse", 0.09, "coarse", False),
+        ("scale", 0.01, "scale", False), ("coarse", 0.01, "coarse", True),
+    ],
 )
 def test_what_takes_most_of_the_own_error_away_is_the_cause_where_no_other_is_known(
-    cause: str, left: float, told: str
+    monkeypatch: pytest.MonkeyPatch, cause: str, left: float, told: str, recorded: bool
 ) -> None:
     asked: list[Any] = []
 
@@ -38,14 +43,12 @@ def test_what_takes_most_of_the_own_error_away_is_the_cause_where_no_other_is_kn
         asked.append(settings)
         return Pasted(introduced={"y": left})
 
-    class Opened:
-        settings = ()
-
-    known = [Remedy(settings={"other": 1}), Remedy(settings={}, cause="sums")]
-    opened: Opening = Opened()  # type: ignore[assignment]
-    found = prove_by_remedy(named(cause), {"y": 0.1}, opened, known, again)
+    monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [Remedy(settings={"other": 1}), known])
+    side: Opening = SimpleNamespace(settings=(), recording=recorded)  # type: ignore[assignment]
+    known = Remedy(settings={}, cause="sums")
+    found = prove_by_remedy(named(cause), {"y": 0.1}, side, side, again)
     assert found.culprits[0].cause == told
-    assert asked == ([] if cause == "scale" else [{}])  # nothing is run in vain
+    assert asked == ([] if cause == "scale" or recorded else [{}])  # nothing is run in vain
 
 
 @pytest.mark.parametrize("saturates", [True, False])

@@ -245,7 +245,7 @@ def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
         from ..recording import is_outputs
 
         if values.get("baseline"):
-            raise UsageError(say("exclusive", one="--load_outputs", other="--baseline"))
+            raise UsageError(say("exclusive", one="--load_outputs", other="--baseline"), hint=say("keep_one"))
         if not Path(args.load_outputs).exists():
             raise UsageError(say("no_such_inputs"), where=f"--load_outputs {args.load_outputs}")
         if not is_outputs(args.load_outputs):

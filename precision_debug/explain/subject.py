@@ -118,6 +118,7 @@ class Subject:
 
     @cached_property
     def units_of_constants(self) -> dict[str, float]:
+        """Rounding units of the constants behind each tensor, as far as they were asked for."""
         return {}
 
     @cached_property

@@ -38,7 +38,7 @@ from .pasted import CompareAgain
 from .plan import Opening, is_across_frameworks
 from .recut import RecutSession
 from .refuted import add_repaired_culprit, withdraw_culprits
-from .remedies import list_remedies, prove_by_remedy
+from .remedies import prove_by_remedy
 from .second_opinion import with_second_opinion
 from .side import OpenSide
 from .to_keep import open_plain
@@ -484,9 +484,8 @@ def _explain_sample(
     if work.fixes:
         sides = both.base.opening, both.target.opening
         explanation = with_configurations(explanation, *sides, again, work.folder, subject.order)
-        known = list_remedies(sides[1], explanation.culprits, sides[0])
         own = {one.name: one.rel_l2 for one in found if one.rel_l2 is not None}
-        explanation = prove_by_remedy(explanation, own, sides[1], known, again)
+        explanation = prove_by_remedy(explanation, own, *sides, again)
         explanation, agreeing = with_agreement(
             explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, sample=sample,
             begun=lambda: journal.write(events.Stage(text=say("stage_trying_fixes"))),

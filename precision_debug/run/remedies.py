@@ -148,29 +148,30 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
     return dataclasses.replace(kept, beside=(*kept.beside, remedy))
 
 
-
 def _is_open(culprit: Culprit) -> bool:
     known = CAUSES.get(culprit.cause)
     return known is not None and known.unproven
 
 
 def prove_by_remedy(
-    explanation: Explanation, introduced: Mapping[str, float], opening: Opening, known: Sequence[Remedy],
+    explanation: Explanation, introduced: Mapping[str, float], base: Opening, target: Opening,
     again: Callable[[Mapping[str, Any]], Pasted],
 ) -> Explanation:  # fmt: skip
     """Return the explanation, with the cause that a remedy proves: for the culprits of which no other is known, and
     whose own error most of which goes with it.
 
-    introduced: own errors by tensor, relative L2. known: see ``list_remedies``. again: the comparison with further
-    settings of the target's."""
-    for remedy in known:
-        if not remedy.cause or not any(map(_is_open, explanation.culprits)):
+    introduced: own errors by tensor, relative L2. again: the comparison with further settings of the target's; a
+    recorded baseline has none."""
+    if base.recording or not any(map(_is_open, explanation.culprits)):
+        return explanation
+    for remedy in list_remedies(target, explanation.culprits, base):
+        if not remedy.cause:
             continue
         try:
             left = again(remedy.settings).introduced
         except PrecisionDebugError:
             continue  # an engine that fails with it costs no finished comparison
-        switch = format_settings(opening.settings, remedy.settings)
+        switch = format_settings(target.settings, remedy.settings)
         culprits = (_prove_cause(one, introduced, left, remedy.cause, switch) for one in explanation.culprits)
         explanation = dataclasses.replace(explanation, culprits=tuple(culprits))
     return explanation
