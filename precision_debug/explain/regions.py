@@ -264,7 +264,7 @@ def with_stretches(
             inner, part, times = (
                 _find_inner_author(subject, alone, culprit.name, work) if place < _FIRST else ("", None, 0.0)
             )
-            told_by_sizes = CAUSES[culprit.cause].unproven and not {"left", "amplifier"} & culprit.evidence.keys()
+            told_by_sizes = CAUSES[culprit.cause].is_open(culprit.evidence)
             if inner and times >= NEARLY_EQUAL and told_by_sizes:  # what was run comes before what is likely
                 told = dataclasses.replace(told, cause="amplified", evidence={"inner": inner, "factor": times})
             found.append(dataclasses.replace(told, inside=inside, inner=told.inner or inner, inner_part=part))

@@ -85,6 +85,10 @@ class Cause:
         """Return what says it with this evidence; None where it has no more than a few words."""
         return next((one for key, one in self.instead.items() if evidence.get(key)), self.why)
 
+    def is_open(self, evidence: Mapping[str, object]) -> bool:
+        """Return whether it is told by sizes alone, which no experiment has borne out."""
+        return self.unproven and not {"left", "amplifier"} & evidence.keys()
+
     def misfits(self, evidence: Mapping[str, object]) -> list[str]:
         """Return names that the words show and an evidence lacks, that nobody knows, or whose value is of another
         kind."""

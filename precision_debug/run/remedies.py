@@ -149,8 +149,7 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
 
 def _is_open(culprit: Culprit) -> bool:
-    known = CAUSES.get(culprit.cause)
-    return known is not None and known.unproven
+    return CAUSES[culprit.cause].is_open(culprit.evidence)
 
 
 def prove_by_remedy(
