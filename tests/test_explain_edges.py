@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from planted.onnx_faults import Graph, _body, _info, tokens
 from planted.onnx_further import k
 
 import precision_debug
+from precision_debug.explain.unsteady import Unsteady, blame_unsteady
 from precision_debug.records import Culprit, Row, Status
 from precision_debug.report.model import Report
 
@@ -258,3 +261,21 @@ def test_a_mask_of_ones_and_zeros_does_not_raise_what_may_be_lost(tmp_path: Path
     assert report.explanation.expected is not None
     assert report.explanation.expected < 5 * report.explanation.actual
     assert report.explanation.allowed == pytest.approx(24 * 2.0**-11, rel=0.5)
+
+
+def test_ordinary_rounding_is_nobodys_beside_a_random_operator_whoever_enlarges_it() -> None:
+    """A dropout's runs differ by as much as the sides: what an addition in front of it seems to enlarge is that."""
+    rows = {name: SimpleNamespace(op_type="Dropout") for name in ("a", "drop", "y")}
+    subject: Any = SimpleNamespace(row_of=rows, meta_of={}, region_of={}, descendants=lambda _name: {"y"})
+    before = [
+        Culprit(name=name, node="", op_types=(), cause=cause, units=units, amplifier=amplifier)
+        for name, cause, units, amplifier in (
+            ("x", "amplified", 0.4, "a"), ("m", "coarse", 0.5, "a"),
+            ("y", "coarse", 20.0, ""), ("w", "overflow", 0.1, ""),
+        )
+    ]  # fmt: skip
+    once = Unsteady(name="drop", between=0.8, explains=True)
+    after = blame_unsteady(subject, tuple(before), once, "isolated", "y")
+    assert [one.name for one in after] == ["drop", "w"]
+    less = dataclasses.replace(once, explains=False)
+    assert blame_unsteady(subject, tuple(before), less, "isolated", "y") == tuple(before)

@@ -82,16 +82,16 @@ def blame_unsteady(
         fails_first=once.name,
         keep=(once.name,),
     )
-    others = (one for one in found if one.name != once.name and not _follows(one, once.name, after))
+    others = (one for one in found if one.name != once.name and not _follows(one, after))
     return (own, *others)
 
 
-def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
-    """Return whether a culprit is none but for the random operator: it stands behind it, or what its rounding does was
-    measured in runs that differ by themselves."""
+def _follows(one: Culprit, after: Collection[str]) -> bool:
+    """Return whether a culprit is none but for the random operator: it stands behind it, or what its rounding does,
+    whoever enlarges that, was measured in runs that differ by themselves."""
     known = CAUSES[one.cause]
     ordinary = (known.unproven or known.enlarged) and (one.units or 0.0) < _ORDINARY
-    return (one.name in after and known.unproven) or (ordinary and one.amplifier in {"", random, *after})
+    return ordinary or (one.name in after and known.unproven)
 
 
 def _is_same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:
