@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +22,12 @@ from precision_debug_tensorrt.engine.device_memory import Device
 from precision_debug_tensorrt.engine.kept import find_precisions
 from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
 from precision_debug_tensorrt.engine.options import read_options
+from precision_debug_tensorrt.make import engine
 from tensorrt_fake import HostGpu, fake_tensorrt
 
 from precision_debug.api import compare
 from precision_debug.errors import MarkError, UsageError
-from precision_debug.inspector import EngineLayer, read_inspector
+from precision_debug.inspector import EngineLayer, EngineTensor, read_inspector
 from precision_debug.numbers.cuda import DeviceArray
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
@@ -229,6 +231,33 @@ def test_precisions_of_a_recorded_engine() -> None:
     assert find_precisions([*network, qdq], [eight]) == {}
     region = EngineLayer(name="{ForeignNode[conv1...relu1]}", layer_type="Myelin")
     assert find_precisions(network, [region]) == {}
+
+
+def test_the_other_ways_that_a_card_measures(install: Install, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tests/gpu/tensorrt_marked.py: a level for engines with marks alone, and a region's type for all its layers."""
+    monkeypatch.syspath_prepend(str(root / "tests" / "gpu"))
+    script = importlib.import_module("tensorrt_marked")
+    install()
+    levels: list[int | None] = []
+    plain = engine.set_resources
+    monkeypatch.setattr(engine, "set_resources", lambda api, config, options: (
+        levels.append(options.optimization_level), plain(api, config, options)))  # fmt: skip
+    for name in ("plan", "_build"):
+        monkeypatch.setattr(engine.Maker, name, getattr(engine.Maker, name))  # put back behind the script's own
+    script.build_at(1)
+    builds = script.time_builds()
+    assert list(shown(opened(optimization_level=3))) == NAMES
+    assert levels == [3, 1]
+    assert [(marks > 0, why) for marks, _, why in builds] == [(False, ""), (True, "")]
+    monkeypatch.setattr(opening, "find_precisions", opening.find_precisions)
+    script.prefer_edges()
+    layer = LayerFacts(name="a", type="SOFTMAX", inputs=(), outputs=())
+    ends = {"inputs": (EngineTensor(name="x", dtype="FP16"),), "outputs": (EngineTensor(name="y", dtype="FP16"),)}
+    region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin", **ends)
+    copy = EngineLayer(name="c", layer_type="Reformat", is_reformat=True, **ends)
+    other = EngineLayer(name="d", layer_type="CaskConvolution", tactic_name="f16f16_f16f16_f16", **ends)
+    assert opening.find_precisions([layer], [copy, region]) == {"a": "FP16"}
+    assert opening.find_precisions([layer], [region, other]) == {}
 
 
 @pytest.mark.parametrize("names", [None, {"relu1_out", "probabilities"}])
