@@ -12,7 +12,7 @@ from ..reasons import Reason, say, suggest_nearest
 from ..records import InputMeta
 from .dtypes import Array, as_dtype, cast_exactly, dtype_name, is_float, is_integer
 
-__all__ = ["check_names", "check_one", "check_shape", "engine_arrays"]
+__all__ = ["check_names", "check_one", "check_shape", "engine_arrays", "note_left_out"]
 
 _NO_TENSORS = {"sequence": "[array, array]", "map": "{key: value}"}
 """Inputs that no file of arrays holds, and what a script gives for them."""
@@ -39,9 +39,13 @@ def check_one(
     for meta in inputs:
         if meta.name in feeds:
             checked[meta.name] = _check_input(feeds[meta.name], meta, notes, where)
-        elif not meta.guessed:
-            notes.append(say("input_left_out", name=meta.name))
-    return checked, notes
+    return checked, notes + note_left_out([meta for meta in inputs if meta.name not in feeds])
+
+
+def note_left_out(inputs: Sequence[InputMeta]) -> list[Reason]:
+    """Say in one note whose own values the model takes: old ONNX files list every weight among their inputs."""
+    names = [meta.name for meta in inputs if not meta.guessed]
+    return [say("inputs_left_out", names=_list_names(names))] if names else []
 
 
 def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> dict[str, Array]:

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import InputError
 from ..reasons import Reason, say
 from ..records import InputMeta
+from .check import note_left_out
 from .defaults import as_option, choose_sizes, make_conventional_values
 from .dtypes import Array, as_dtype, is_float, is_integer
 
@@ -40,15 +41,10 @@ def draw_feeds(
     chosen: see ``defaults``. Inputs with a default are left out unless a shape or a range is given for them.
     """
     feeds: dict[str, Array] = {}
-    notes: list[Reason] = []
     wanted = [meta for meta in inputs if not meta.optional or meta.name in shapes or meta.name in val_range]
+    notes = note_left_out([meta for meta in inputs if meta not in wanted])
     sizes = choose_sizes(wanted, shapes)
-    for meta in inputs:
-        if meta not in wanted:
-            if meta.guessed:
-                continue
-            notes.append(say("input_left_out", name=meta.name))
-            continue
+    for meta in wanted:
         shape = sizes[meta.name].shape
         if sizes[meta.name].chosen:
             option = as_option(meta.name, shape)

@@ -43,9 +43,9 @@ INPUTS: Mapping[str, Wording] = {
     "dimension_past": Wording("past {size}", "历史长度 {size}"),
     "dimension_samples": Wording("samples {size}", "采样点数 {size}"),
     "dimension_total": Wording("total {size}", "总长度 {size}"),
-    "input_left_out": Wording(
-        "{name}: left out, because the model has a default for"
-        " it", "{name}：未给出，模型有默认值", "Provide it with --inputs."
+    "inputs_left_out": Wording(
+        "left out, because the model has values of its own for them: {names}",
+        "未给出，使用模型自带的值：{names}", "Provide others with --inputs.",
     ),
     "input_sized": Wording(
         "{name}: {chosen} chosen for dimensions that the model leaves open; {option} sets others",
