@@ -85,12 +85,14 @@ class Availability:
     """Whether a run mode can run on this machine, and what it lacks.
 
     ``needs``: what is missing, and how to get it; "" where it can. ``slower``: why one that can takes longer than it
-    has to; "" where it does not. ``partly``: which models alone it can run, and what the others need; "" where all."""
+    has to; "" where it does not. ``partly``: which models alone it can run, and what the others need; "" where all.
+    ``inexact``: what this machine's processor computes otherwise than others do; "" where nothing is known."""
 
     ok: bool
     needs: str = ""
     slower: str = ""
     partly: str = ""
+    inexact: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from precision_debug_onnxruntime.engine import remedies
 from precision_debug_onnxruntime.engine.remedies import remedies_of
+from precision_debug_onnxruntime.modes import RUN_MODES, availability
 
 from precision_debug import compare
+from precision_debug.cli import main
 from precision_debug.protocols import Remedy
 from precision_debug.records import Culprit, Explanation
 from precision_debug.run import remedies as run_remedies
@@ -30,15 +35,17 @@ def named(cause: str) -> Explanation:
 
 
 @pytest.mark.parametrize(
-    ("cause", "left", "told", "recorded"),
+    ("cause", "left", "told", "precision", "recorded"),
     [
-        ("coarse", 0.01, "sums", False), ("unfound", 0.06, "sums", False), ("coarse", 0.09, "coarse", False),
-        ("scale", 0.01, "scale", False), ("coarse", 0.01, "coarse", True),
-        ("outlier_channel", 0.01, "sums", False), ("outlier_channel left", 0.01, "outlier_channel", False),
+        ("coarse", 0.01, "sums", "int8", False), ("unfound", 0.06, "sums", "int8", False),
+        ("coarse", 0.09, "coarse", "int8", False), ("scale", 0.01, "scale", "int8", False),
+        ("coarse", 0.01, "coarse", "int8", True), ("outlier_channel", 0.01, "sums", "int8", False),
+        ("outlier_channel left", 0.01, "outlier_channel", "int8", False),
+        ("scale left", 0.01, "sums", "model", False), ("scale left", 0.09, "scale", "model", False),
     ],
 )
 def test_what_takes_most_of_the_own_error_away_is_the_cause_where_no_other_is_known(
-    monkeypatch: pytest.MonkeyPatch, cause: str, left: float, told: str, recorded: bool
+    monkeypatch: pytest.MonkeyPatch, cause: str, left: float, told: str, precision: str, recorded: bool
 ) -> None:
     asked: list[Any] = []
 
@@ -47,11 +54,12 @@ def test_what_takes_most_of_the_own_error_away_is_the_cause_where_no_other_is_kn
         return Pasted(introduced={"y": left})
 
     monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [Remedy(settings={"other": 1}), known])
-    side: Opening = SimpleNamespace(settings=(), recording=recorded)  # type: ignore[assignment]
+    side: Opening = SimpleNamespace(settings=(), recording=recorded, precision=precision)  # type: ignore[assignment]
     known = Remedy(settings={}, cause="sums")
     found = prove_by_remedy(named(cause), {"y": 0.1}, side, side, again)
     assert found.culprits[0].cause == told
-    assert asked == ([] if cause in ("scale", "outlier_channel left") or recorded else [{}])  # nothing is run in vain
+    known_already = cause in ("scale", "outlier_channel left")
+    assert asked == ([] if known_already or recorded else [{}])  # nothing is run in vain
 
 
 @pytest.mark.parametrize("saturates", [True, False])
@@ -72,3 +80,58 @@ def test_a_real_model_whose_sums_saturate_is_told_so() -> None:
     assert (report.exit_status, first.cause, first.name) == (1, "saturating_sums", "conv1_out")
     assert first.evidence["after"] < first.evidence["before"] / 4
     assert "session.x64quantprecision" in first.evidence["switch"]
+
+
+def quantised(folder: Path) -> str:
+    """Write a product between QuantizeLinear and DequantizeLinear, whose 8-bit sums are large: all of one sign."""
+    drawn = np.random.default_rng(0)
+    weight = drawn.integers(90, 127, (64, 16)).astype(np.int8)
+    held = {"s": np.float32(1 / 127), "z": np.int8(-128), "w": weight, "ws": np.float32(0.01), "wz": np.int8(0)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"], name="q"),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"], name="d"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], name="dw"),
+        helper.make_node("MatMul", ["xd", "wd"], ["y"], name="product"),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (8, size)) for name, size in (("x", 64), ("y", 16)))
+    held_as = [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+    graph = helper.make_graph(nodes, "quantised", [x], [y], held_as)
+    path = folder / "quantised.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return str(path)
+
+
+def test_the_switch_is_known_of_a_file_that_is_quantised_already(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(remedies, "adds_in_16_bits", lambda: True)
+    culprits = named("coarse").culprits
+    (only,) = remedies_of("", {}, quantised(tmp_path), culprits)
+    assert (only.settings, only.cause) == (SWITCH, "saturating_sums")
+    assert list(remedies_of("", {}, str(DIGITS / "digits.onnx"), culprits)) == []  # nothing in it is quantised
+
+
+@pytest.mark.hardware("saturating_8_bit_sums")
+def test_a_quantised_file_is_told_so_and_no_pass_is_blamed(tmp_path: Path) -> None:
+    feeds = {"x": np.random.default_rng(1).uniform(0.5, 2, (8, 64)).astype(np.float32)}
+    report = compare(quantised(tmp_path), run_mode="ort_opt", inputs=feeds)
+    assert report.explanation is not None
+    assert [(one.cause, one.name) for one in report.explanation.culprits] == [("saturating_sums", "y")]
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert (kept.settings, kept.tried.state) == (SWITCH, "mended")
+
+
+@pytest.mark.parametrize("saturates", [True, False])
+def test_doctor_says_where_sums_saturate(monkeypatch: pytest.MonkeyPatch, saturates: bool) -> None:
+    monkeypatch.setattr(remedies, "adds_in_16_bits", lambda: saturates)
+    told = {mode.name: availability(mode.name).inexact for mode in RUN_MODES}
+    of_int8 = {"ort_int8", "ort_int8_dynamic"}
+    assert {name for name, text in told.items() if text} == (of_int8 if saturates else set())
+
+
+@pytest.mark.hardware("saturating_8_bit_sums")
+def test_doctor_prints_it_once(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor"])
+    assert capsys.readouterr().out.count("session.x64quantprecision") == 1

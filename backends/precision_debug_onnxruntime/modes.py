@@ -152,6 +152,7 @@ def availability(mode: str) -> Availability:
         return Availability(ok=False, needs=core("no_such_mode", backend="onnxruntime", mode=mode))
     from .engine import light_imports, taps
     from .engine.providers import missing
+    from .engine.remedies import EXACT_SUMS, adds_in_16_bits
 
     providers = _RECIPES[mode].providers
     try:
@@ -180,7 +181,10 @@ def availability(mode: str) -> Availability:
         return Availability(ok=False, needs=why)
     if not slower and _RECIPES[mode].engine == "cuda":
         slower = registry.explain_host_only("cuda") or ""
-    return Availability(ok=True, slower=slower)
+    inexact = ""
+    if _RECIPES[mode].quantises and _RECIPES[mode].change != "int4" and adds_in_16_bits():
+        inexact = say("sums_saturate", switch=f"--option config={EXACT_SUMS}=1")
+    return Availability(ok=True, slower=slower, inexact=inexact)
 
 
 def _plugin_availability(plugin: str) -> Availability:

@@ -28,6 +28,12 @@ REASONS = Catalogue("onnxruntime", {
         "没有 C 编译器，张量经 onnxruntime-extensions 以 Python 显示和替换：数值与结论相同，但较慢；请安装本平台的"
         "安装包，或在有 C 编译器处重新安装",
     ),
+    "sums_saturate": Wording(
+        "on this processor ONNX Runtime adds two products of 8-bit numbers in 16 bits, where they saturate: in"
+        " ort_int8, ort_int8_dynamic, and what is quantised already in ort_opt; `{switch}` makes these sums exact",
+        "在此处理器上，ONNX Runtime 以 16 位累加两个 8 位乘积，会饱和：影响 ort_int8、ort_int8_dynamic 以及 ort_opt"
+        " 中已量化的模型；`{switch}` 使这些求和精确",
+    ),
     "needs_onnxruntime": Wording(
         "a newer onnxruntime than {version} (1.16 or later)", "需要比 {version} 更新的 onnxruntime（1.16 及以上）"
     ),

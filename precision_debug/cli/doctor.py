@@ -85,8 +85,9 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
         console.print("  " + " ".join(mode.name for mode in modes))
     else:
         console.print(_table_of_modes(plugin.name, modes, language))
-        for slower in dict.fromkeys(found.slower for found in modes.values() if found.ok and found.slower):
-            console.print(make_visible(reason_text(slower, language)))
+        told = (text for found in modes.values() if found.ok for text in (found.slower, found.inexact) if text)
+        for text in dict.fromkeys(told):
+            console.print(make_visible(reason_text(text, language)))
         names = " ".join(one.name for one in plugin.backend.settings)
         heading = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
         console.print(f"{heading.of(language)}: {names or '-'}")

@@ -58,7 +58,7 @@ _ANOTHER = 2.0
 _END = 2**31 - 1
 """An int32 that stands here was cut off."""
 
-_STEPS_OF_8_BITS = 256
+_STEPS_OF_8_BITS, _STEPS_OF_16_BITS = 1 << 8, 1 << 16
 _BESIDE = 0.1
 """Part of a step that a number may lie beside it: dequantising rounds in float32."""
 
@@ -94,7 +94,8 @@ def find_grid_cause(case: Case) -> Told:
 def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[Evidence]]]:
     """Yield what may be why, each with the ways in which it may be so, the likeliest first."""
     subject, exact, wrong = case.subject, case.exact, case.wrong
-    if shifted := _find_shift(exact, wrong, step):  # first: zeros that are read as another number lie below its lowest
+    # first: zeros that are read as another number lie below its lowest
+    if shifted := _find_shift(exact, wrong, step, case.narrow):
         yield "zero_point", [{"weight": "", **shifted}]
     if cut := _find_saturation(exact, wrong):
         yield "saturation", [cut]
@@ -139,14 +140,15 @@ def _find_step(values: Array) -> float:
     return float(np.diff(some).min()) if 2 <= some.size <= 256 else 0.0
 
 
-def _find_shift(exact: Array, wrong: Array, step: float) -> Evidence:
-    """By how much all elements are off alike."""
+def _find_shift(exact: Array, wrong: Array, step: float, held_as: str) -> Evidence:
+    """By how much all elements are off alike, where a zero point of the type can make it."""
     error = (wrong - exact)[np.isfinite(wrong) & np.isfinite(exact)]
     if not error.size or not step:
         return {}
     middle = float(np.median(error))
     apart = float(np.sqrt(np.mean(np.square(error - middle))))
-    if abs(middle) < _STEPS * step or apart > _ALIKE * abs(middle):
+    most = _STEPS_OF_16_BITS if "16" in held_as else _STEPS_OF_8_BITS
+    if not _STEPS * step <= abs(middle) < most * step or apart > _ALIKE * abs(middle):
         return {}
     return {"shift": middle, "steps": middle / step}
 

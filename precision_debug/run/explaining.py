@@ -460,9 +460,14 @@ def _explain_sample(
     explanation, found = explain_one(subject if decided is None else decided.before)
     if decided is not None and decided.clear and explanation.state == "healthy":
         explanation, found = explain_one(subject)  # of right scores: whoever decides may be who is wrong
-    explanation = with_faulty_pass(
-        explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().calibrating
-    )
+    sides = both.base.opening, both.target.opening
+    own = {one.name: one.rel_l2 for one in found if one.rel_l2 is not None}
+    proven = prove_by_remedy(explanation, own, *sides, again) if work.fixes else explanation
+    if proven == explanation or spec.find_pass:  # a pass that leads to such kernels is not at fault
+        proven = with_faulty_pass(
+            proven, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().calibrating
+        )
+    explanation = proven
     if decided is not None:
         explanation = explain.with_decisions(explanation, decided)
     else:
@@ -482,10 +487,7 @@ def _explain_sample(
             work.note(reason)
     agreeing = None
     if work.fixes:
-        sides = both.base.opening, both.target.opening
         explanation = with_configurations(explanation, *sides, again, work.folder, subject.order)
-        own = {one.name: one.rel_l2 for one in found if one.rel_l2 is not None}
-        explanation = prove_by_remedy(explanation, own, *sides, again)
         explanation, agreeing = with_agreement(
             explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, sample=sample,
             begun=lambda: journal.write(events.Stage(text=say("stage_trying_fixes"))),

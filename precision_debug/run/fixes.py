@@ -82,10 +82,10 @@ def try_fix(
     regions = isinstance(found, Keepable) and isinstance(found.keep, InRegions)
     if of_many and _count_affordable_sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
         return None  # one set of many says nothing
-    apart = any(one.cause == "files_differ" for one in explanation.culprits) and opening.backend is not None
-    known = list_remedies(opening, explanation.culprits, base.opening) if apart or isinstance(found, Keepable) else ()
+    known = list_remedies(opening, explanation.culprits, base.opening)
     if not isinstance(found, Keepable):
-        known = [one for one in known if one.files]
+        causes = {one.cause for one in explanation.culprits if one.cause}
+        known = [one for one in known if one.cause in causes or (one.files and "files_differ" in causes)]
         if not known:
             return found
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import PrecisionDebugError
 from ..explain import LEFT
+from ..numbers.number_types import is_narrow
 from ..protocols import Feeds, Handed, Remedy, Session
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
@@ -148,8 +149,13 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
     return dataclasses.replace(kept, beside=(*kept.beside, remedy))
 
 
-def _is_open(culprit: Culprit) -> bool:
-    return CAUSES[culprit.cause].is_open(culprit.evidence)
+def _is_open(culprit: Culprit, target: Opening) -> bool:
+    """Return whether a remedy may tell the cause: where the target runs the file's own types, what it does otherwise
+    than the file says looks like a fault of a scale or a zero point."""
+    known = CAUSES[culprit.cause]
+    if known.is_open(culprit.evidence):
+        return True
+    return not is_narrow(target.precision) and known.mended and not known.enlarged
 
 
 def prove_by_remedy(
@@ -157,11 +163,12 @@ def prove_by_remedy(
     again: Callable[[Mapping[str, Any]], Pasted],
 ) -> Explanation:  # fmt: skip
     """Return the explanation, with the cause that a remedy proves: for the culprits of which no other is known, and
-    whose own error most of which goes with it.
+    most of whose own error goes with it.
 
     introduced: own errors by tensor, relative L2. again: the comparison with further settings of the target's; a
     recorded baseline has none."""
-    if base.recording or not any(map(_is_open, explanation.culprits)):
+    asked = [_is_open(one, target) for one in explanation.culprits]
+    if base.recording or not any(asked):
         return explanation
     for remedy in list_remedies(target, explanation.culprits, base):
         if not remedy.cause:
@@ -171,8 +178,11 @@ def prove_by_remedy(
         except PrecisionDebugError:
             continue  # an engine that fails with it costs no finished comparison
         switch = format_settings(target.settings, remedy.settings)
-        culprits = (_prove_cause(one, introduced, left, remedy.cause, switch) for one in explanation.culprits)
-        explanation = dataclasses.replace(explanation, culprits=tuple(culprits))
+        culprits = tuple(
+            _prove_cause(one, introduced, left, remedy.cause, switch) if is_open else one
+            for one, is_open in zip(explanation.culprits, asked, strict=True)
+        )
+        explanation = dataclasses.replace(explanation, culprits=culprits)
     return explanation
 
 
@@ -180,6 +190,6 @@ def _prove_cause(
     culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], cause: str, switch: str
 ) -> Culprit:
     before, after = introduced.get(culprit.name), left.get(culprit.name)
-    if not _is_open(culprit) or before is None or after is None or after > LEFT * before:
+    if before is None or after is None or after > LEFT * before:
         return culprit
     return dataclasses.replace(culprit, cause=cause, evidence={"switch": switch, "before": before, "after": after})

@@ -4,6 +4,8 @@ type can hold. Each is tried before it is offered, see ``protocols.Remedies``.""
 from __future__ import annotations
 
 import functools
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +22,9 @@ from precision_debug.records import Culprit
 from ..settings import setting
 from .stock_script import METHODS, PER_CHANNEL, later_opset
 
-__all__ = ["PRODUCTS", "adds_in_16_bits", "raise_constants", "remedies_of"]
+__all__ = [
+    "EXACT_SUMS", "PRODUCTS", "adds_in_16_bits", "count_quantised", "raise_constants", "remedies_of",
+]  # fmt: skip
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 """What gains most of INT8: the usual advice is to leave everything else in float."""
@@ -52,8 +56,10 @@ onnx.save(model, {made!r})  # then convert it to FP16 as before"""
 def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: Sequence[Culprit]) -> Iterator[Remedy]:
     """change: what the mode does to the model, see ``modes.Recipe``. model: the file."""
     causes = frozenset(one.cause for one in culprits)
+    types = frozenset(kind for one in culprits for kind in one.op_types)
+    if not change and not types.isdisjoint(PRODUCTS) and count_quantised(read_model(model).proto):
+        yield from _exact_sums(options)
     if change.startswith("int8"):
-        types = frozenset(kind for one in culprits for kind in one.op_types)
         yield from _scales_apart(change, options, model, culprits)
         yield from _of_int8(change, options, model, causes, types)
         if change == "int8" and not types.isdisjoint(PRODUCTS):
@@ -102,12 +108,8 @@ def _of_int8(
     channels = setting(options, "per_channel")
     called = "quantize_static" if change == "int8" else "quantize_dynamic"
     weights = "constant_scale" in causes or not types.isdisjoint(PRODUCTS) or not types
-    config = setting(options, "config")
-    if weights and _EXACT_SUMS not in config and adds_in_16_bits():
-        yield Remedy(
-            settings={"config": {**config, _EXACT_SUMS: "1"}}, cause="saturating_sums",
-            text=f'session_options.add_session_config_entry("{_EXACT_SUMS}", "1")',
-        )  # fmt: skip
+    if weights:
+        yield from _exact_sums(options)
     if weights and not channels:
         yield Remedy(settings={"per_channel": True}, text=f"{called}(…, per_channel=True)")
     if change != "int8":
@@ -128,8 +130,26 @@ def _of_int8(
         yield Remedy(settings={"op_types": PRODUCTS}, text=text, keeps=True)
 
 
-_EXACT_SUMS = "session.x64quantprecision"
+EXACT_SUMS = "session.x64quantprecision"
 """With it ONNX Runtime makes signed 8-bit weights unsigned, whose kernels do not saturate."""
+
+
+def _exact_sums(options: Mapping[str, Any]) -> Iterator[Remedy]:
+    config = setting(options, "config")
+    if EXACT_SUMS not in config and adds_in_16_bits():
+        yield Remedy(
+            settings={"config": {**config, EXACT_SUMS: "1"}}, cause="saturating_sums",
+            text=f'session_options.add_session_config_entry("{EXACT_SUMS}", "1")',
+        )  # fmt: skip
+
+
+_QUANTISED = re.compile(r"Quantize|^QLinear|^Q(Gemm|Attention)$|Integer|NBits")
+
+
+def count_quantised(proto: Any) -> Counter[str]:
+    """Return how many operators of each type make or read quantised tensors."""
+    kinds = Counter(node.op_type for graph in iterate_graphs(proto.graph) for node in graph.node)
+    return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
 
 
 @functools.cache

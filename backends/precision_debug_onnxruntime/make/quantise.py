@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-import re
 import threading
 import traceback
 from collections import Counter, OrderedDict
@@ -33,7 +32,7 @@ from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING, Reason, list_some
 
 from ..engine.light_imports import import_lean, import_quantisation, run_quietly
-from ..engine.remedies import PRODUCTS
+from ..engine.remedies import PRODUCTS, count_quantised
 from ..engine.runtime import Runtime, our_errors, plain, raise_if_full
 from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
 from ..keep import find_nodes
@@ -535,7 +534,7 @@ def _read(path: Path, source: Model, before: Model) -> Model:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
             tensor.data_location = tensor.DEFAULT
             del tensor.external_data[:]
-    had, has = _quantised_types(before.proto), _quantised_types(proto)
+    had, has = count_quantised(before.proto), count_quantised(proto)
     if not has:
         nested = sorted({node.op_type for node in proto.graph.node if any(one.HasField("g") for one in node.attribute)})
         inside = f" (it does not look into {' and '.join(nested)})" if nested else ""
@@ -562,14 +561,5 @@ def _iterate_constants(proto: Any) -> Iterator[Any]:
                     yield attribute.t
 
 
-def _quantised_types(proto: Any) -> Counter[str]:
-    """Return how many operators of each type make or read quantised tensors."""
-    kinds = Counter(node.op_type for graph in iterate_graphs(proto.graph) for node in graph.node)
-    return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
-
-
 def _list_quantised(model: Model) -> str:
-    return ", ".join(f"{kind} {number}" for kind, number in _quantised_types(model.proto).most_common(3))
-
-
-_QUANTISED = re.compile(r"Quantize|^QLinear|^Q(Gemm|Attention)$|Integer|NBits")
+    return ", ".join(f"{kind} {number}" for kind, number in count_quantised(model.proto).most_common(3))
