@@ -216,7 +216,8 @@ class Slices:
     """Slices ``first`` to ``last`` of the ``of`` ones along an axis of an output, taken together.
 
     error: RMS of t - b there. size, spread, peak: RMS, standard deviation and largest |b| of the baseline there.
-    largest: largest |b| of the whole output. lost: the target says nothing about them: see numbers.slices.
+    largest: largest |b| of the whole output. lost: the target says nothing about them: see numbers.slices. step: what
+    every t there is a multiple of, where that is why; 0 elsewhere.
     """
 
     axis: int
@@ -229,6 +230,7 @@ class Slices:
     peak: Number
     largest: Number
     lost: bool = False
+    step: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

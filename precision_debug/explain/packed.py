@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..numbers.judge import lost_slice_arguments
+from ..numbers.slices import ENOUGH, SPREAD
 from ..pairing.packed import iterate_joins_before
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced, Row
@@ -49,15 +50,18 @@ def _find_packers(subject: Subject, introduced: Mapping[str, Introduced]) -> Ite
         numbers = row.comparison
         if not row.is_output or numbers is None or not numbers.lost:
             continue
-        name = _find_packer(subject, row)
+        name, cause = _find_packer(subject, row), "stepped" if numbers.lost[0].step else "packed"
+        name = _find_stepping(subject, name) if cause == "stepped" else name
         meta = subject.meta_of.get(name)
         if meta is None or any(_is_ruined(subject, source) for source in meta.inputs):
             continue
         own = introduced.get(name)
         if own is not None and own.max_abs is not None and all(own.max_abs < _MOST * one.error for one in numbers.lost):
             continue  # no element of it is so far off by this operator: the error came in
+        told = lost_slice_arguments(numbers)
+        evidence = {key: value for key, value in told.items() if key in CAUSES[cause].evidence}
         yield Culprit(
-            name=name, node=meta.node, op_types=(meta.op_type,), cause="packed", evidence=lost_slice_arguments(numbers),
+            name=name, node=meta.node, op_types=(meta.op_type,), cause=cause, evidence=evidence,
             confidence="ranked", at=row.name, fails_first=row.name, keep=(name,),
         )  # fmt: skip
 
@@ -86,3 +90,20 @@ def _is_ruined(subject: Subject, name: str) -> bool:
     row = subject.row_of.get(name)
     error = row.relative_l2 if row is not None else None
     return error is not None and error > _TOLD
+
+
+def _find_stepping(subject: Subject, name: str) -> str:
+    """Return who makes what stands on steps: a tensor's first ancestor whose error is as large as what varies in it."""
+    seen: set[str] = set()
+    while name not in seen and (meta := subject.meta_of.get(name)) is not None:
+        seen.add(name)
+        name = next((source for source in meta.inputs if _is_hidden(subject, source)), name)
+    return name
+
+
+def _is_hidden(subject: Subject, name: str) -> bool:
+    row = subject.row_of.get(name)
+    if row is None or row.comparison is None or row.comparison.rmse is None or row.comparison.base.elements < ENOUGH:
+        return False
+    base = row.comparison.base
+    return row.comparison.rmse >= SPREAD * math.sqrt(max((base.rms or 0.0) ** 2 - (base.mean or 0.0) ** 2, 0.0)) > 0

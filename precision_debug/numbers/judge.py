@@ -125,6 +125,11 @@ def describe_lost_slices(numbers: Comparison) -> Reason:
     """Return which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing
     here."""
     told = lost_slice_arguments(numbers)
+    if told["step"]:
+        return say(
+            "slices_on_steps", slices=told["slices"], axis=told["axis"], count=told["count"], all=told["all"],
+            step=told["step"], spread=told["spread"], peak=told["peak"],
+        )  # fmt: skip
     return say(
         "slices_lost", slices=told["slices"], axis=told["axis"], count=told["count"], all=told["all"],
         part=told["part"], peak=told["peak"], largest=told["largest"],
@@ -141,7 +146,7 @@ def lost_slice_arguments(numbers: Comparison) -> dict[str, Any]:
         "slices": ", ".join(stretches[:_STRETCHES]) + (", …" if len(stretches) > _STRETCHES else ""),
         "axis": worst.axis, "count": sum(one.last - one.first + 1 for one in lost), "all": worst.of,
         "part": float(worst.error / worst.size) if worst.size else 1.0, "peak": float(worst.peak),
-        "largest": float(worst.largest),
+        "largest": float(worst.largest), "step": float(worst.step), "spread": float(worst.spread),
     }  # fmt: skip
 
 

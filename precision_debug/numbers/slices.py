@@ -6,6 +6,10 @@ score becomes 0, and the whole is off by a few thousandths. So each final output
 is as large as the slice's own spread in the baseline. That alone accuses healthy models, whose smallest classes lie
 below any step of the type; what is told from them, and how, stands at ``_find_lost_slices``.
 
+What is large and varies little (pressures of 1013 that vary by 1) is lost where the type knows no number between: the
+target stands on steps as wide as the slice's own spread, and what varies no more is told beside it. The step is the
+target's own, as its numbers show it. That of a scale is no power of two: an offset is no matter of one output's scale.
+
 The sums come from slices.c, or from numpy where nothing is compiled; both agree on every count and extreme, and on sums
 to some 1e-6 of themselves.
 """
@@ -31,7 +35,9 @@ from .blocks import Array, is_numeric
 from .exact_sum import ExactSum
 
 __all__ = [
+    "ENOUGH",
     "MOST",
+    "SPREAD",
     "MergedSlices",
     "SliceTotals",
     "judge_slices",
@@ -44,7 +50,7 @@ __all__ = [
 MOST = 4096
 """Slices of an axis, at most: a longer one is a position (an anchor, a pixel), not a quantity."""
 
-COUNT, SUM, SQUARES, ERRORS, PEAK = range(5)
+COUNT, SUM, SQUARES, ERRORS, PEAK, STEP = range(6)
 _ROWS = 1 << 16
 """Elements that numpy takes at once."""
 _SHORT, _CACHED = 512, 8192
@@ -58,11 +64,13 @@ SPREAD = 0.9
 """An error of this part of a slice's own standard deviation says that it is lost. A target that is constant there has
 an error of at least the whole of it, whatever the constant; noise as large as the slice is a little below."""
 OWN_SIZE = 0.05
-"""The error is also at least this part of the slice's own RMS: what hardly varies beside its mean (37 +- 0.1) is below
-the reach of any type of 8 bits, even with a scale of its own."""
-SAFE = 0.03
-"""Largest relative error below which nothing is lost: an RMS beyond OWN_SIZE needs an element beyond it, and the 1e-7
-under every relative error is a tenth of SMALLEST."""
+"""The error is also at least this part of the slice's own RMS, or the target stands on steps: what hardly varies beside
+its mean (37 +- 0.1) is below the reach of any type of 8 bits, even with a scale of its own."""
+EXACT = 1e-10
+"""Part of its mean square up to which a slice's variance may be the baseline's own rounding; sums in double tell it."""
+SAFE = 0.5e-5
+"""Largest relative error below which nothing is lost: an RMS of SPREAD needs an element beyond half the root of EXACT,
+and the 1e-7 under every relative error is a tenth of SMALLEST."""
 ENOUGH = 8
 """Elements from which on a slice has a spread. With fewer, it is lost where its error is as large as itself."""
 GONE = 0.98
@@ -76,7 +84,7 @@ CERTAIN = 0.02
 """Of an output within [0, 1], probabilities above all: what never exceeds this says "no", and so does a 0."""
 CONSTANT = 1e-5
 """Part of its mean square up to which a slice's variance is 0: sums of float32 are off by less. With OWN_SIZE, what
-varies no more than that is lost where it is off by 16 times its spread."""
+varies no more than that is lost where it is off by 16 times its spread. Whose steps are known is summed in double."""
 SMALLEST = 1e-6
 """RMS below which nothing is called lost."""
 WORST = 3
@@ -94,8 +102,9 @@ Parts = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class SliceTotals:
-    """Sums of one pair of tensors by slices. axes: axis to an array of 5 rows (count, sum of b, of b^2, of (t - b)^2,
-    largest |b|) and one column a slice. parts: of an axis, what was put together along it. unit: all within [0, 1]."""
+    """Sums of one pair of tensors by slices. axes: axis to an array of 6 rows (count, sum of b, of b^2, of (t - b)^2,
+    largest |b|, and what every t is a multiple of: see ``_find_steps``) and one column a slice. parts: of an axis, what
+    was put together along it. unit: all within [0, 1]."""
 
     axes: Mapping[int, Array]
     parts: Parts = field(default_factory=dict)
@@ -106,7 +115,7 @@ class SliceTotals:
 class MergedSlices:
     """The same over many samples, exactly, so that no order of merging shows. axes: axis to one tuple a slice."""
 
-    axes: Mapping[int, tuple[tuple[int, ExactSum, ExactSum, ExactSum, float], ...]]
+    axes: Mapping[int, tuple[tuple[int, ExactSum, ExactSum, ExactSum, float, float], ...]]
     parts: Parts = field(default_factory=dict)
     unit: bool = False
 
@@ -115,8 +124,8 @@ class MergedSlices:
         """One sample."""
         axes = {
             axis: tuple(
-                (int(count), ExactSum.of(total), ExactSum.of(squares), ExactSum.of(errors), peak)
-                for count, total, squares, errors, peak in sums.T.tolist()
+                (int(count), ExactSum.of(total), ExactSum.of(squares), ExactSum.of(errors), peak, step)
+                for count, total, squares, errors, peak, step in sums.T.tolist()
             )
             for axis, sums in one.axes.items()
         }
@@ -130,7 +139,8 @@ class MergedSlices:
             if len(theirs) == len(mine):
                 pairs = zip(mine, theirs, strict=True)
                 axes[axis] = tuple(
-                    (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], max(a[4], b[4])) for a, b in pairs
+                    (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], max(a[4], b[4]), min(a[5], b[5]))
+                    for a, b in pairs
                 )
         parts = {axis: sizes for axis, sizes in self.parts.items() if other.parts.get(axis) == sizes}
         return MergedSlices(axes, parts, self.unit and other.unit)
@@ -148,7 +158,7 @@ class MergedSlices:
         """As JSON values."""
         return {
             "axes": {
-                str(axis): [[one[0], one[1].text, one[2].text, one[3].text, one[4]] for one in slices]
+                str(axis): [[one[0], one[1].text, one[2].text, one[3].text, *one[4:]] for one in slices]
                 for axis, slices in self.axes.items()
             },
             "parts": {str(axis): list(sizes) for axis, sizes in self.parts.items()},
@@ -160,7 +170,9 @@ class MergedSlices:
         """Return the inverse. Raises KeyError, TypeError or ValueError on foreign data."""
         text = ExactSum.from_text
         axes = {
-            int(axis): tuple((int(a), text(b), text(c), text(d), float(e)) for a, b, c, d, e in slices)
+            int(axis): tuple(
+                (int(a), text(b), text(c), text(d), float(e), float(f)) for a, b, c, d, e, f in slices
+            )
             for axis, slices in plain["axes"].items()
         }
         parts = {int(axis): tuple(map(int, sizes)) for axis, sizes in plain["parts"].items()}
@@ -195,7 +207,8 @@ def sum_slices(
     axes: dict[int, Array] = {}
     for axis in wanted:
         sums, shape = (by_row, leading) if axis < lead else (by_column, trailing)
-        axes[axis] = _add_up_axes(sums.reshape(5, *shape), (1 + (axis if axis < lead else axis - lead),))
+        added = _add_up_axes(sums.reshape(5, *shape), (1 + (axis if axis < lead else axis - lead),))
+        axes[axis] = _find_steps(base, target, axis, added)
     packed = {axis: parts[base.shape[axis]] for axis in axes if parts and base.shape[axis] in parts}
     return SliceTotals(axes, packed, _are_within_unit(left, axes[wanted[0]]) if unit is None else unit)
 
@@ -222,6 +235,43 @@ def _add_up_axes(sums: Array, kept: tuple[int, ...]) -> Array:
     if not gone:
         return sums
     return np.concatenate([sums[:PEAK].sum(axis=gone), sums[PEAK:].max(axis=gone)])
+
+
+def _find_steps(base: Array, target: Array, axis: int, sums: Array) -> Array:
+    """Return the sums with a sixth row: the largest power of two that every number of the target's slice is a multiple
+    of, in bfloat16 or float16 the type's step at the slice's size. 0 where that is not asked: of what is off by less
+    than its own spread or by more than OWN_SIZE, and where the baseline stands on such steps itself. Where it is, the
+    sums of b are made anew, in double, in which what varies little about a large mean has a spread."""
+    many, squares = np.maximum(sums[COUNT], 1), sums[SQUARES]
+    varied = np.maximum(squares - sums[SUM] ** 2 / many - CONSTANT * squares, 0)
+    errors, floor = sums[ERRORS], EXACT * squares / many
+    asked = (errors > SPREAD**2 * EXACT * squares) & (errors >= SPREAD**2 * varied) & (errors < OWN_SIZE**2 * squares)
+    sums = np.concatenate([sums, np.zeros((1, sums.shape[1]))])
+    at = np.flatnonzero(asked & (sums[COUNT] * sums.shape[1] == base.size))
+    block = max(1, _ROWS * sums.shape[1] // base.size)
+    for first in range(0, at.size, block):
+        some = at[first : first + block]
+        theirs = _take_slices(target, axis, some)
+        seen = _measure_steps(theirs[:, :_STEP]) ** 2 >= floor[some]  # of float32 a few numbers say so
+        some, theirs = some[seen], theirs[seen]
+        if some.size:
+            mine, steps = _take_slices(base, axis, some), _measure_steps(theirs)
+            sums[STEP, some] = np.where((steps**2 >= floor[some]) & (_measure_steps(mine) < steps), steps, 0.0)
+            sums[SUM, some], sums[SQUARES, some] = mine.sum(axis=1), (mine * mine).sum(axis=1)
+    return sums
+
+
+def _take_slices(values: Array, axis: int, at: Array) -> Array:
+    """Return some slices as rows of float64."""
+    return np.moveaxis(values.take(at, axis=axis), axis, 0).reshape(at.size, -1).astype(np.float64)
+
+
+def _measure_steps(values: Array) -> Array:
+    """Return of each row the largest power of two that all its numbers are multiples of; 0 of zeros alone."""
+    parts, powers = np.frexp(values)
+    whole = np.ldexp(np.abs(parts), 53).astype(np.int64)
+    steps = np.where(whole > 0, np.ldexp((whole & -whole).astype(np.float64), powers - 53), np.inf).min(axis=1)
+    return np.where(np.isfinite(steps), steps, 0.0)
 
 
 def _are_within_unit(values: Array, of_axis: Array) -> bool:
@@ -406,13 +456,16 @@ def list_lost_parts(found: Comparison) -> Parts:
 
 
 def largest_lost_error(found: Comparison) -> float:
-    """Return the largest relative error among the slices that are lost; 0 where none is."""
-    return max((float(one.error / one.size) for one in found.lost if one.size), default=0.0)
+    """Return the largest relative error among the slices that are lost, of those on steps beside their spread; 0 where
+    none is."""
+    sizes = ((one, one.spread if one.step else one.size) for one in found.lost)
+    return max((float(one.error / size) for one, size in sizes if size), default=0.0)
 
 
 @dataclass(frozen=True)
 class _Told:
-    """Of each slice, from its sums: RMS of its error, its own RMS, spread and largest |b|, and whether it is lost."""
+    """Of each slice, from its sums: RMS of its error, its own RMS, spread and largest |b|, and whether it is lost, by
+    its error alone or for standing on steps as wide as its spread."""
 
     error: Array
     size: Array
@@ -420,17 +473,21 @@ class _Told:
     peak: Array
     has_spread: Array
     lost: Array
+    stepped: Array
 
     @classmethod
     def of(cls, sums: Array) -> _Told:
         many = np.maximum(sums[COUNT], 1)
         error, square, mean = np.sqrt(sums[ERRORS] / many), sums[SQUARES] / many, sums[SUM] / many
-        variance = np.where(square - mean**2 > CONSTANT * square, square - mean**2, 0.0)
+        least = np.where(sums[STEP] > 0, EXACT, CONSTANT)
+        variance = np.where(square - mean**2 > least * square, square - mean**2, 0.0)
         size, spread = np.sqrt(square), np.sqrt(variance)
         has_spread = (sums[COUNT] >= ENOUGH) & (spread > 0)
-        varied = has_spread & (error >= SPREAD * spread) & (error >= OWN_SIZE * size)
-        few = (sums[COUNT] < ENOUGH) & (sums[COUNT] > 0) & (error >= GONE * size)
-        return cls(error, size, spread, sums[PEAK], has_spread, (varied | few) & (size >= SMALLEST))
+        hidden = has_spread & (error >= SPREAD * spread) & (size >= SMALLEST)
+        few = (sums[COUNT] < ENOUGH) & (sums[COUNT] > 0) & (error >= GONE * size) & (size >= SMALLEST)
+        lost = (hidden & (error >= OWN_SIZE * size)) | few
+        stepped = hidden & ~lost & (sums[STEP] >= spread)
+        return cls(error, size, spread, sums[PEAK], has_spread, lost, stepped)
 
 
 def _find_lost_slices(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterator[Slices]:
@@ -455,6 +512,11 @@ def _find_lost_slices(totals: SliceTotals, axis: int, told: _Told, largest: floa
             for first, last in _runs(gone):
                 yield _name_slices(sums, axis, int(ends[first] - sizes[first]), int(ends[last]) - 1, largest, lost=True)
             return
+        for one in np.flatnonzero(_find_stepped(totals, of_parts, APART)):  # each varies about a mean of its own
+            yield _name_slices(sums, axis, int(ends[one] - sizes[one]), int(ends[one]) - 1, largest, lost=True)
+    else:
+        for one in np.flatnonzero(_find_stepped(totals, told, GAP)):
+            yield _name_slices(sums, axis, int(one), int(one), largest, lost=True)
     gone = told.lost & told.has_spread & (told.peak > least)  # one number that is nearly 0 by chance is no size
     if not gone.any() or gone.all():
         return
@@ -462,6 +524,19 @@ def _find_lost_slices(totals: SliceTotals, axis: int, told: _Told, largest: floa
     if alive.any() and (gone | alive | (told.peak <= SMALLEST)).all() and _are_apart(told.peak, alive):
         for first, last in _runs(gone):
             yield _name_slices(sums, axis, first, last, largest, lost=True)
+
+
+def _find_stepped(totals: SliceTotals, told: _Told, apart: float) -> Array:
+    """Return which slices, or parts, are lost for standing on steps: what varies about as much as something that is
+    told beside it, and whose mean is so many times larger beside that, so that nobody has to ask where along a ramp it
+    stands. Whatever lies within [0, 1] is told to hundredths."""
+    gone, alive = told.stepped, told.has_spread & (told.error < TOLD * told.spread)
+    if totals.unit or not gone.any() or not alive.any():
+        return np.zeros_like(gone)
+    offset = told.size[alive] / told.spread[alive]
+    gone = gone & (APART * told.spread >= told.spread[alive].min())
+    far = told.size >= apart * offset.max() * told.spread
+    return gone if (far | ~gone).all() else np.zeros_like(gone)
 
 
 def _are_apart(peaks: Array, alive: Array) -> bool:
@@ -477,7 +552,7 @@ def _are_apart(peaks: Array, alive: Array) -> bool:
 
 
 def _pool_sums(sums: Array) -> Array:
-    return np.append(sums[:PEAK].sum(axis=1), sums[PEAK].max())
+    return np.append(sums[:PEAK].sum(axis=1), [sums[PEAK].max(), sums[STEP].min()])
 
 
 def _runs(marked: Array) -> Iterator[tuple[int, int]]:
@@ -488,11 +563,12 @@ def _runs(marked: Array) -> Iterator[tuple[int, int]]:
 
 def _name_slices(sums: Array, axis: int, first: int, last: int, largest: float, *, lost: bool = False) -> Slices:
     some = sums[:, first] if first == last else _pool_sums(sums[:, first : last + 1])
-    count, total, squares, errors, peak = some.tolist()
+    count, total, squares, errors, peak, step = some.tolist()
     square, mean = squares / max(count, 1), total / max(count, 1)
-    variance = square - mean**2
+    variance, error = square - mean**2, math.sqrt(errors / max(count, 1))
+    spread = math.sqrt(variance) if variance > (EXACT if step else CONSTANT) * square else 0.0
+    size = math.sqrt(square)
     return Slices(
-        axis=axis, first=first, last=last, of=sums.shape[1], error=math.sqrt(errors / max(count, 1)),
-        size=math.sqrt(square), spread=math.sqrt(variance) if variance > CONSTANT * square else 0.0, peak=peak,
-        largest=largest, lost=lost,
+        axis=axis, first=first, last=last, of=sums.shape[1], error=error, size=size, spread=spread, peak=peak,
+        largest=largest, lost=lost, step=step if lost and error < OWN_SIZE * size else 0.0,
     )  # fmt: skip

@@ -401,6 +401,23 @@ CAUSES: Mapping[str, Cause] = {
             "largest": _FIGURE,
         },
     ),
+    "stepped": Cause(
+        en="what varies little about a large mean stands on steps of the type",
+        zh="在大均值附近微小变化的量落在该类型的步长上",
+        fails="always",
+        do="Keep it in a wider type, or hold the difference from the mean, and add the mean afterwards in FP32.",
+        do_zh="将其保留为更宽的类型；或只保存与均值之差，之后再以 FP32 加上均值。",
+        why=Wording(
+            "{count:slice|slices} {slices} of axis {axis} ({count} of {all}) {count:is|are} lost: at up to {peak} the"
+            " type knows only multiples of {step}, and {count:it varies|they vary} by {spread}",
+            "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失："
+            "在最大 {peak} 处该类型只能表示 {step} 的倍数，而其自身仅变化 {spread}",
+        ),
+        evidence={
+            "slices": _TEXT, "axis": _COUNT, "count": _COUNT, "all": _COUNT, "peak": _FIGURE, "step": _FIGURE,
+            "spread": _FIGURE,
+        },
+    ),
     "cancels": Cause(
         gradient="below",
         en="subtracts nearly equal numbers", zh="对近似相等的数相减",

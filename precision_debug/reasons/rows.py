@@ -76,6 +76,13 @@ ROWS: Mapping[str, Wording] = {
         "其最大值为 {peak:.3g}，而同一输出的最大值为 {largest:.3g}",
         "Give them an output, or a scale, of their own: split the Concat that packs them, or keep it.",
     ),
+    "slices_on_steps": Wording(
+        "{count:slice|slices} {slices} of axis {axis} ({count} of {all}) {count:is|are} lost: at up to {peak:.4g} the"
+        " target knows only multiples of {step:.3g}, and {count:it varies|they vary} by {spread:.3g}",
+        "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失："
+        "在最大 {peak:.4g} 处目标只能表示 {step:.3g} 的倍数，而其自身仅变化 {spread:.3g}",
+        "Keep what makes them in a wider type, or give the difference from their mean, and add the mean afterwards.",
+    ),
     "decisions_turned": Wording(
         "{count} of {all} decisions turned; rounding turns about {predicted:.3g}",
         "{all} 个判定中有 {count} 个翻转；舍入约翻转 {predicted:.3g} 个", _DECIDED,

@@ -366,7 +366,10 @@ def _failing_sentences(report: Report) -> list[Text]:
         return [fed]
     explanation = report.explanation
     is_diffuse = explanation is not None and explanation.state == "diffuse"
-    lost = [row for row in report.outputs if row.status is Status.FAIL and as_reason(row.reason).code == "slices_lost"]
+    lost = [
+        row for row in report.outputs
+        if row.status is Status.FAIL and as_reason(row.reason).code in {"slices_lost", "slices_on_steps"}
+    ]  # fmt: skip
     if lost:  # what the user loses, before the tensor between that is out of tolerance first
         row, nobody = lost[0], _not_found_sentence(report)
         reason = explain_reason(row.reason)

@@ -134,8 +134,8 @@ def two_stems_of_which_one_is_quiet(g: Graph) -> Sequence[str]:
     return [g.op("Conv", [g.op("Relu", [x], "r"), k(g, "y.w", w)], "y", pads=[4, 4])]
 
 
-@case("slices", "ort_bf16_sim", "y wide", f"{COARSE} cancellation cancels amplified amplifies packed", facts=["lost"],
-      extra="y wide y_mm")  # fmt: skip
+@case("slices", "ort_bf16_sim", "y wide", f"{COARSE} cancellation cancels amplified amplifies packed stepped",
+      facts=["lost"], extra="y wide y_mm")  # fmt: skip
 def pressure_beside_the_wind(g: Graph) -> Sequence[str]:
     """A weather head adds each quantity's mean: pressures of 1013 that vary by 1 stand where bfloat16 knows every
     fourth or eighth number, and say nothing any more; wind and moisture are as they were."""
