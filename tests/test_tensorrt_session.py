@@ -251,12 +251,12 @@ def test_the_other_ways_that_a_card_measures(install: Install, root: Path, monke
     assert [(marks > 0, why) for marks, _, why in builds] == [(False, ""), (True, "")]
     monkeypatch.setattr(opening, "find_precisions", opening.find_precisions)
     script.prefer_edges()
-    layer = LayerFacts(name="a", type="SOFTMAX", inputs=(), outputs=())
+    layer = LayerFacts(name="inside", type="SOFTMAX", inputs=(), outputs=())
     ends = {"inputs": (EngineTensor(name="x", dtype="FP16"),), "outputs": (EngineTensor(name="y", dtype="FP16"),)}
     region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin", **ends)
     copy = EngineLayer(name="c", layer_type="Reformat", is_reformat=True, **ends)
     other = EngineLayer(name="d", layer_type="CaskConvolution", tactic_name="f16f16_f16f16_f16", **ends)
-    assert opening.find_precisions([layer], [copy, region]) == {"a": "FP16"}
+    assert opening.find_precisions([layer], [copy, region]) == {"inside": "FP16"}
     assert opening.find_precisions([layer], [region, other]) == {}
 
 
