@@ -27,7 +27,7 @@ from .records import (
     TensorMeta,
     TensorStats,
 )
-from .search import Evaluation, Fix, ToKeep
+from .search.fix import Evaluation, Fix, ToKeep
 
 __all__ = [
     "EVENTS",

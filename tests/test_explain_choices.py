@@ -18,7 +18,7 @@ from precision_debug.protocols import Executed
 from precision_debug.report.blame import sentence_of
 from precision_debug.report.model import Report
 from precision_debug.report.tried import describe_option
-from precision_debug.search import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep, TriedFix
 
 F = np.float32
 

@@ -33,7 +33,9 @@ from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import Evaluation, Fix, FixRule, KeptUnit, ToKeep, TradePoint, TriedFix, Units
+from precision_debug.search.fix import Evaluation, Fix, KeptUnit, ToKeep, TradePoint, TriedFix
+from precision_debug.search.offer import FixRule
+from precision_debug.search.units import Units
 from precision_debug.settings import Setting
 
 

@@ -20,7 +20,11 @@ from precision_debug.run import fix_finder
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import Evaluation, FixRule, Group, JudgedSet, ToKeep, TriedFix, Units, gives_up_most
+from precision_debug.search.fix import Evaluation, ToKeep, TriedFix
+from precision_debug.search.offer import FixRule, gives_up_most
+from precision_debug.search.oracle import JudgedSet
+from precision_debug.search.ranking import Group
+from precision_debug.search.units import Units
 from precision_debug.settings import Setting
 
 BEFORE, ALLOWED = 0.5, 0.01

@@ -20,7 +20,7 @@ from precision_debug.report import write
 from precision_debug.report.formats.json import from_dict, to_dict
 from precision_debug.run.parallel_run import Checkpoint
 from precision_debug.safety.untrusted import find_linked_file
-from precision_debug.search import Fix
+from precision_debug.search.fix import Fix
 from precision_debug.testing.thresholds import Thresholds
 
 

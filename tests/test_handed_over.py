@@ -19,7 +19,7 @@ from planted.unseen import runs_here
 from precision_debug import Report
 from precision_debug.cli import main
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.search import Fix
+from precision_debug.search.fix import Fix
 
 CASE = {case.name: case for case in (*CASES, *FURTHER)}
 

@@ -16,7 +16,7 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug import registry
 from precision_debug.report.model import Report
-from precision_debug.search import ENGINE_OPTION
+from precision_debug.search.fix import ENGINE_OPTION
 
 
 def layers(folder: Path, seed: int, scale: float = 1.0) -> tuple[str, dict[str, np.ndarray]]:

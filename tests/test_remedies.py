@@ -24,7 +24,7 @@ from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
 from precision_debug.report.sections import make_slice_section
 from precision_debug.run.remedies import with_remedy
-from precision_debug.search import ENGINE_OPTION, ToKeep, TradePoint, TriedFix
+from precision_debug.search.fix import ENGINE_OPTION, ToKeep, TradePoint, TriedFix
 
 
 def normalised(folder: Path, epsilon: float) -> Graph:

@@ -18,7 +18,7 @@ from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import list_columns
 from precision_debug.report.values import is_newly_broken
-from precision_debug.search import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep, TriedFix
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")

@@ -19,7 +19,7 @@ from precision_debug.report.blame import blame, describe_expectation
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
 from precision_debug.report.tried import describe_tried
-from precision_debug.search import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep, TriedFix
 
 HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}
 

@@ -24,8 +24,7 @@ from precision_debug.claims import (
 from precision_debug.cli import main
 from precision_debug.records import Doubt, Side
 from precision_debug.report.model import Report
-from precision_debug.search import Artefact, Fix
-from precision_debug.search.fix import STATES, KeptUnit
+from precision_debug.search.fix import STATES, Artefact, Fix, KeptUnit
 
 FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from precision_debug.protocols import TF32_OFF
 from precision_debug.records import TensorMeta
-from precision_debug.search import JudgedSet, Spent, Units, find_smallest_along, grow_along_data
+from precision_debug.search.growing import find_smallest_along, grow_along_data
+from precision_debug.search.oracle import JudgedSet, Spent
+from precision_debug.search.units import Units
 
 
 def meta(name: str, op_type: str, *inputs: str) -> TensorMeta:

@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 
 from precision_debug.records import TensorMeta
-from precision_debug.search import Group, JudgedSet, Oracle, Units, minimise
-from precision_debug.search.strategy import find_predicted
+from precision_debug.search.oracle import JudgedSet, Oracle
+from precision_debug.search.ranking import Group
+from precision_debug.search.strategy import find_predicted, minimise
+from precision_debug.search.units import Units
 
 LIMIT = 1e-2
 

@@ -12,7 +12,7 @@ from precision_debug import registry
 from precision_debug.events import Tried
 from precision_debug.products.search.evaluations import is_rough
 from precision_debug.run.journal import read_events
-from precision_debug.search import Fix
+from precision_debug.search.fix import Fix
 
 QUICK = {"overflow0_cancellation2", "cancellation1", "squares0_cancellation1", "only_together", "weight_overflow"}
 

@@ -13,8 +13,10 @@ import pytest
 
 from precision_debug import numbers
 from precision_debug.records import Explanation, Introduced, Row, Status, TensorMeta, Tolerance
-from precision_debug.search import FoundSet, Group, JudgedSet, Oracle, Units, minimise, rank_groups
-from precision_debug.search.strategy import find_predicted, make_smaller
+from precision_debug.search.oracle import JudgedSet, Oracle
+from precision_debug.search.ranking import Group, rank_groups
+from precision_debug.search.strategy import FoundSet, find_predicted, make_smaller, minimise
+from precision_debug.search.units import Units
 
 LIMIT = 1e-2
 Error = Callable[[frozenset[int]], float]

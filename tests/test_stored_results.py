@@ -14,7 +14,7 @@ from precision_debug.products.search.evaluations import Evaluations
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import content
 from precision_debug.run.content import digest_command, digest_contents, list_unknown_reads
-from precision_debug.search import Evaluation
+from precision_debug.search.fix import Evaluation
 
 JUDGE = """
 import os

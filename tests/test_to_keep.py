@@ -29,7 +29,7 @@ from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT
 from precision_debug.run.fix_finder import FixFinder
-from precision_debug.search import ToKeep
+from precision_debug.search.fix import ToKeep
 from precision_debug.settings import Setting
 
 CASE = {case.name: case for case in CASES}

@@ -19,7 +19,7 @@ from precision_debug import compare
 from precision_debug.errors import BackendError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 from precision_debug.report import lead
-from precision_debug.search import ENGINE_OPTION, UNCOMPILED
+from precision_debug.search.fix import ENGINE_OPTION, UNCOMPILED
 
 MODEL = """
 import torch

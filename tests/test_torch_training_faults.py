@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from precision_debug.records import Tolerance
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.tried import _describe_nothing_found as tried_words
-from precision_debug.search import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep, TriedFix
 
 
 class Coarse(torch.autograd.Function):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ..records import Doubt, Status
-from ..search import Fix
+from ..search.fix import Fix
 from .claim import ENDED, Claim, JudgedReport, State, Verdict, fold_claims, hold_claim, leave_claim_open, refute_claim
 
 __all__ = ["Judge", "claim_stage", "claims_of_search", "fold_stage_verdicts", "verdict_of_search"]

@@ -14,7 +14,7 @@ from ..reasons import Text, same
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
-from ..search import ToKeep
+from ..search.fix import ToKeep
 from .model import Report, Verdict, count_coverage
 from .next_step import suggest_for_culprits, suggest_for_diffuse
 from .sections import Cell, Section, plain_cell

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..reasons import Text, as_reason, same
-from ..search import Artefact, Fix, KeptUnit, TradePoint
+from ..search.fix import Artefact, Fix, KeptUnit, TradePoint
 from .model import Report
 from .sections import Cell, Section, label_and_value, plain_cell
 from .tried import UNITS, describe_giving_up, describe_low_before, describe_still_low, format_error
@@ -27,7 +27,6 @@ FIX_NAME = {
     "not needed": (Text("Nothing has to be kept", "无需保留"), "good"),
     "found": (Text("Found what to keep", "已找到须保留的算子"), "good"),
     "diffuse": (Text("Diffuse: no small set", "误差分散，无小集合"), "warn"),
-    "not verified": (Text("Not verified on the engine", "未能在引擎上验证"), "warn"),
     "not possible": (Text("Keeping does not help", "保留无济于事"), "bad"),
     "unfinished": (Text("Unfinished", "未完成"), "warn"),
 }  # fmt: skip
@@ -164,7 +163,7 @@ def _unfinished_text(fix: Fix) -> Text:
 
 _STATES = {
     "not needed": _not_needed_text, "found": _answer_text, "diffuse": _diffuse_text, "not possible": _not_possible_text,
-    "unfinished": _unfinished_text, "not verified": _unfinished_text,
+    "unfinished": _unfinished_text,
 }  # fmt: skip
 
 

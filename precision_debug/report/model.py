@@ -17,7 +17,7 @@ from ..numbers.number_types import QUANTISED
 from ..numbers.told import Portrait, Repeats, TokenEffects, Tokens
 from ..reasons import Reason, ReasonOrText
 from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Side, Status
-from ..search import Fix, ToKeep
+from ..search.fix import Fix, ToKeep
 from .formats import format_of, write
 from .values import is_newly_broken
 from .words import is_whole

@@ -8,7 +8,7 @@ import shlex
 from ..explain import is_mended, is_of_many
 from ..reasons import Text, same
 from ..reasons.causes import CAUSES
-from ..search import ToKeep
+from ..search.fix import ToKeep
 from .model import Report
 from .sections import Cell, plain_cell
 from .tried import OF_THE_ENGINE, describe_other_fix, describe_tried

@@ -8,7 +8,8 @@ from ..explain import bound_of_many
 from ..explain.criteria import HALF
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
-from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix, gives_up_most
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix
+from ..search.offer import gives_up_most
 from .model import Report
 from .words import count, explain_reason, format_count, format_figure, were
 

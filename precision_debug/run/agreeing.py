@@ -20,7 +20,8 @@ from ..numbers.number_types import MODEL
 from ..protocols import Agreement, Feeds
 from ..reasons import say
 from ..records import Explanation, RunSpec, SessionSpec
-from ..search import ENGINE_OPTION, UNCOMPILED, FixRule, ToKeep, TriedFix
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix
+from ..search.offer import FixRule
 from .criterion import Sample
 from .fix_finder import PATIENCE, PATIENT
 from .judging import Judging, iterate_further_samples, make_judging

@@ -25,7 +25,7 @@ from ..onnx.removed_activations import Removed, map_wrongly_removed
 from ..protocols import Feeds, Hook, Operators, PutsKnown, Replace, Replacer, Session
 from ..reasons import Reason, say
 from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
-from ..search import ToKeep
+from ..search.fix import ToKeep
 from ..settings.options import parse_variants
 from .agreeing import with_agreement
 from .configurations import with_configurations

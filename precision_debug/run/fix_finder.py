@@ -21,16 +21,10 @@ from ..explain import is_mended
 from ..explain.criteria import HALF, SEVERAL
 from ..protocols import Session
 from ..records import Culprit
-from ..search import (
-    Evaluation,
+from ..search.fix import Evaluation, ToKeep, TradePoint, TriedFix
+from ..search.growing import search_along_data
+from ..search.offer import (
     FixRule,
-    Group,
-    JudgedSet,
-    Oracle,
-    Spent,
-    ToKeep,
-    TradePoint,
-    TriedFix,
     choose_best_trade,
     does_stay_low,
     finite_or_none,
@@ -38,10 +32,10 @@ from ..search import (
     is_large,
     is_steady,
     list_unbettered,
-    make_smaller,
-    minimise,
-    search_along_data,
-)  # fmt: skip
+)
+from ..search.oracle import JudgedSet, Oracle, Spent
+from ..search.ranking import Group
+from ..search.strategy import make_smaller, minimise
 from .criterion import Sample
 from .pasted import Pasted, as_pasted, is_open
 from .to_keep import Keepable

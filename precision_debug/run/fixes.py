@@ -16,7 +16,9 @@ from ..numbers.number_types import MODEL, is_narrow
 from ..protocols import InRegions
 from ..reasons import Reason, say
 from ..records import Explanation, RunSpec
-from ..search import FixRule, ToKeep, TriedFix, rank_groups
+from ..search.fix import ToKeep, TriedFix
+from ..search.offer import FixRule
+from ..search.ranking import rank_groups
 from .fix_finder import PATIENCE, PATIENT, FixFinder, names_to_keep
 from .judging import iterate_further_samples, make_judging
 from .pasted import Pasted

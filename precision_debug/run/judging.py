@@ -18,7 +18,7 @@ from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..reasons import NOTHING, Reason, say
 from ..records import Explanation, RunSpec
-from ..search import ToKeep
+from ..search.fix import ToKeep
 from ..search.request import SearchRequest
 from .criterion import Criterion, Sample, list_parts
 from .inputs import load_feeds

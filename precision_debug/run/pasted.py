@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from .. import events
 from ..records import Culprit, Explanation, ModelFiles, Row, Status
-from ..search import TriedFix
+from ..search.fix import TriedFix
 from .journal import read_events
 
 __all__ = ["CompareAgain", "Pasted", "as_pasted", "is_open", "read_pasted"]

@@ -15,7 +15,7 @@ from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE, SMALLER
 from ..protocols import Executed
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Overlap
-from ..search import Evaluation, ToKeep, TradePoint
+from ..search.fix import Evaluation, ToKeep, TradePoint
 from .fix_finder import Kept
 
 __all__ = ["add_repaired_culprit", "note_kept_in_vain", "withdraw_culprits"]

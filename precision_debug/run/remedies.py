@@ -18,7 +18,8 @@ from ..numbers.number_types import is_narrow
 from ..protocols import Feeds, Handed, Remedy, Session
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
-from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, TriedFix, gives_up_most
+from ..search.fix import ENGINE_OPTION, Evaluation, ToKeep, TriedFix
+from ..search.offer import FixRule, gives_up_most
 from .criterion import Criterion, Sample
 from .pasted import Pasted
 from .plan import Opening

@@ -20,7 +20,7 @@ from ..numbers.arrays import as_array
 from ..protocols import Feeds, Handed, Keep, Session, demand
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
-from ..search import Evaluation
+from ..search.fix import Evaluation
 from ..search.request import limit_of
 from ..settings import CALIBRATED, without_saving
 from ..settings.options import parse_allowed_drop

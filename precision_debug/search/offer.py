@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..explain.criteria import FEW, FIFTH, HALF, LITTLE
 from ..protocols import Executed, is_switch
-from .fix import Evaluation
-from .to_keep import TriedFix
+from .fix import Evaluation, TriedFix
 
 if TYPE_CHECKING:
     from .units import Units

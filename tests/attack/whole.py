@@ -14,11 +14,11 @@ from precision_debug.reasons.causes import CAUSES
 from precision_debug.reasons.reason import Reason
 from precision_debug.records import Culprit, Doubt, Explanation, ModelFiles, Repeated
 from precision_debug.report import Report
-from precision_debug.search import Artefact, Fix, KeptUnit, TradePoint
+from precision_debug.search.fix import Artefact, Fix, KeptUnit, TradePoint
 
 __all__ = ["whole_report"]
 
-_STATES = ("not needed", "found", "diffuse", "not possible", "unfinished", "not verified")
+_STATES = ("not needed", "found", "diffuse", "not possible", "unfinished")
 _KINDS = ("model", "setting", "config", "command", "wrapper")
 
 

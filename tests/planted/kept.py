@@ -26,7 +26,7 @@ from precision_debug.events import FixFound
 from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.search import Fix
+from precision_debug.search.fix import Fix
 from precision_debug.search.request import SearchRequest
 
 __all__ = ["CASES", "Case", "Least", "least_of", "searched", "show", "smaller_sets", "units_of"]
@@ -205,7 +205,7 @@ def units_of(path: Path, mode: str) -> list[tuple[str, ...]]:
     """The nodes of every unit, as the search makes them."""
     from precision_debug import registry
     from precision_debug.records import SessionSpec
-    from precision_debug.search import Units
+    from precision_debug.search.units import Units
 
     backend, _ = registry.find(ModelFiles(model_file=str(path)), "ort_fp32")
     spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_fp32")

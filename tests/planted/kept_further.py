@@ -23,7 +23,7 @@ from planted.kept import Case, Least, least_of, show, units_of
 from planted.onnx_faults import Array, Graph, image, tokens
 from precision_debug import registry
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.search import Fix
+from precision_debug.search.fix import Fix
 
 __all__ = ["CASES", "Engine", "smaller_sets", "stock_error"]
 

@@ -20,7 +20,7 @@ from ...reasons import Reason, say
 from ...records import RunSpec
 from ...run.content import digest_command, digest_contents, digest_named, digest_value
 from ...run.journal import Journal, read_events
-from ...search import Evaluation
+from ...search.fix import Evaluation
 from ...search.request import SearchRequest
 
 __all__ = [

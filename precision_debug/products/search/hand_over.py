@@ -15,7 +15,8 @@ from ...reasons import say
 from ...run.criterion import Sample
 from ...run.journal import Journal
 from ...run.trials import Trials
-from ...search import Artefact, Units
+from ...search.fix import Artefact
+from ...search.units import Units
 
 __all__ = ["hand_over"]
 

@@ -19,7 +19,7 @@ from ...reasons import say
 from ...run.child import make_error
 from ...run.locked_folder import LOG
 from ...run.pools import Pool, Processes, RayPool, Worker, WorkerLost
-from ...search import Evaluation
+from ...search.fix import Evaluation
 from ...settings.options import Workers
 from .set_runner import SetRunner, Setup
 

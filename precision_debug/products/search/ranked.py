@@ -20,7 +20,8 @@ from ...run import pipeline
 from ...run.criterion import Sample
 from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, make_stage_spec
-from ...search import Group, Units, rank_groups
+from ...search.ranking import Group, rank_groups
+from ...search.units import Units
 from .attribution import attribute_error
 from .evaluations import Evaluations
 

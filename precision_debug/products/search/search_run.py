@@ -26,26 +26,14 @@ from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, make_stage_spec
 from ...run.to_keep import format_settings
 from ...run.trials import Trials
-from ...search import (
-    Artefact,
-    Evaluation,
-    Fix,
-    FoundSet,
-    Group,
-    JudgedSet,
-    Oracle,
-    TradePoint,
-    Units,
-    describe_kept_units,
-    does_stay_low,
-    find_predicted,
-    gives_up_most,
-    minimise,
-    search_along_data,
-)  # fmt: skip
-from ...search.growing import ENGINES
-from ...search.oracle import Spent
+from ...search.fix import Artefact, Evaluation, Fix, TradePoint
+from ...search.growing import ENGINES, search_along_data
+from ...search.offer import does_stay_low, gives_up_most
+from ...search.oracle import JudgedSet, Oracle, Spent
+from ...search.ranking import Group, describe_kept_units
 from ...search.request import SearchRequest
+from ...search.strategy import FoundSet, find_predicted, minimise
+from ...search.units import Units
 from ...settings.options import Workers
 from .evaluations import (
     BEGIN_ANEW,

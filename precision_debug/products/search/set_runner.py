@@ -19,7 +19,7 @@ from ...run.criterion import Criterion, Sample
 from ...run.part_runner import Plain
 from ...run.plan import make_plan, make_stage_spec
 from ...run.trials import Trials
-from ...search import Evaluation
+from ...search.fix import Evaluation
 from ...search.request import SearchRequest
 
 __all__ = ["SetRunner", "Setup"]

@@ -7,8 +7,10 @@ import math
 from collections.abc import Callable, Mapping
 
 from ...errors import PrecisionDebugError
-from ...search import FoundSet, Oracle, TradePoint, finite_or_none, list_unbettered
-from ...search.oracle import Spent
+from ...search.fix import TradePoint
+from ...search.offer import finite_or_none, list_unbettered
+from ...search.oracle import Oracle, Spent
+from ...search.strategy import FoundSet
 
 __all__ = ["find_trade_points", "run_prefixes"]
 

@@ -17,7 +17,7 @@ from ...reasons import say
 from ...reasons.causes import CAUSES
 from ...records import Explanation
 from ...run.side import OpenSide
-from ...search import ToKeep, TriedFix
+from ...search.fix import ToKeep, TriedFix
 
 __all__ = [
     "find_wide_mode",
