@@ -48,10 +48,10 @@ def stock(path: Path | bytes, feeds: Mapping[str, Array], level: int = 0, withou
     return session.run(None, dict(feeds))  # type: ignore[no-any-return]
 
 
-def in_half(path: Path, feeds: Mapping[str, Array], kept: Collection[str] = ()) -> Outputs:
-    """Each node's result rounded to float16, but for ``kept``."""
+def in_half(path: Path, feeds: Mapping[str, Array], kept: Collection[str] = (), kind: Any = np.float16) -> Outputs:
+    """Each node's result rounded to float16, or another type, but for ``kept``."""
     model = onnx.load(path)
-    half = lambda value: value.astype(np.float16).astype(np.float32) if value.dtype == np.float32 else value  # noqa: E731
+    half = lambda value: value.astype(kind).astype(np.float32) if value.dtype == np.float32 else value  # noqa: E731
     reads = {name for node in model.graph.node if {*node.output} & {*kept} for name in node.input}
     known = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
     known = {name: value if name in reads else half(value) for name, value in {**known, **feeds}.items()}

@@ -1,0 +1,142 @@
+"""What is true of the fourteenth batch's cases, without the tool: ``python tests/planted/fourteenth_truth.py``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from planted.fourteenth_onnx import CASES
+from planted.onnx_faults import Array
+from planted.twelfth.case import Thread
+
+
+def _each(path: Path, feeds: Mapping[str, Array]) -> Mapping[str, Any]:
+    """Every tensor of a file, in stock ONNX Runtime without fusion."""
+    import onnx
+    from onnx import helper
+
+    from planted.twelfth.measure import stock
+
+    model = onnx.load(path)
+    names = [one for node in model.graph.node for one in node.output if one]
+    outputs = {one.name for one in model.graph.output}
+    model.graph.output.extend(helper.make_empty_tensor_value_info(one) for one in names if one not in outputs)
+    order = [one.name for one in model.graph.output]
+    return dict(zip(order, stock(model.SerializeToString(), feeds), strict=True))
+
+
+def _apart(got: Any, want: Any) -> str:
+    if np.shape(got) != np.shape(want):
+        return f"shapes {np.shape(got)} {np.shape(want)}"
+    g, w = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    if not np.isfinite(g).all():
+        return f"{int((~np.isfinite(g)).sum())} of {g.size} not finite"
+    return f"{np.linalg.norm(g - w) / max(np.linalg.norm(w), 1e-30):.3g}"
+
+
+def _quantised(one: Thread, path: Path, feeds: Mapping[str, Array], without: Sequence[str], exact: bool) -> Any:
+    """ONNX Runtime's quantiser as the runner asks for it; exact: with sums that do not saturate."""
+    import onnxruntime as ort
+    from onnxruntime import quantization as by
+    from onnxruntime.quantization import matmul_nbits_quantizer
+
+    class Given(by.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [dict(feeds)]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    out, names = path.with_suffix(".q.onnx"), [f"node_{name}" for name in without]
+    seven = "reduce_range=true" in one.options
+    if one.mode == "ort_int4":
+        import onnx
+
+        made = matmul_nbits_quantizer.MatMulNBitsQuantizer(onnx.load(path), block_size=128, is_symmetric=True,
+                                                           nodes_to_exclude=names)  # fmt: skip
+        made.process()
+        made.model.save_model_to_file(str(out))
+    elif one.mode == "ort_int8_dynamic":
+        by.quantize_dynamic(str(path), str(out), nodes_to_exclude=names, reduce_range=seven, weight_type=by.QuantType.QInt8)
+    else:
+        by.quantize_static(str(path), str(out), Given(), nodes_to_exclude=names, reduce_range=seven,
+                        per_channel="per_channel=false" not in one.options, weight_type=by.QuantType.QInt8,
+                        activation_type=by.QuantType.QInt8)  # fmt: skip
+    told = ort.SessionOptions()
+    told.log_severity_level = 4
+    if exact:
+        told.add_session_config_entry("session.x64quantprecision", "1")
+    return ort.InferenceSession(str(out), told, providers=["CPUExecutionProvider"]).run(None, dict(feeds))
+
+
+def _lite(path: Path, feeds: Mapping[str, Array]) -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    run = Interpreter(str(path))
+    run.allocate_tensors()
+    run.set_tensor(run.get_input_details()[0]["index"], next(iter(feeds.values())))
+    run.invoke()
+    return [run.get_tensor(one["index"]) for one in run.get_output_details()]
+
+
+def _by_nncf(path: Path, feeds: Mapping[str, Array]) -> Any:
+    import nncf
+    import openvino as ov
+
+    made = nncf.quantize(ov.Core().read_model(str(path)), nncf.Dataset([dict(feeds)]))
+    compiled = ov.Core().compile_model(made, "CPU")
+    found = compiled(dict(feeds))
+    return [found[n] for n in range(len(compiled.outputs))]
+
+
+def measure(one: Thread, folder: Path) -> str:
+    import ml_dtypes
+
+    from planted.twelfth.measure import in_half, openvino
+
+    path, base, feeds = one.make(folder)
+    path, feeds = Path(path), feeds or {}
+    if one.mode.startswith("tflite"):
+        return _apart(_lite(path, feeds)[0], _lite(Path(str(base)), feeds)[0])
+    want = _each(Path(str(base)) if base else path, feeds)
+    true = list(want.values())
+
+    def off(outputs: Any) -> str:
+        return ", ".join(_apart(g, w) for g, w in zip(outputs, true, strict=False))
+
+    if base is not None:
+        got = _each(path, feeds)
+        told = "; ".join(f"{name} {_apart(value, want[name])}" for name, value in got.items() if name in want)
+        return told + (f"; OpenVINO {off(openvino(path, feeds))}" if one.mode.startswith("ov") else "")
+    who = [*one.who, *one.also]
+    if one.mode in {"ort_fp16_sim", "ort_bf16_sim"}:
+        kind = np.float16 if one.mode == "ort_fp16_sim" else ml_dtypes.bfloat16
+        sets = [*([name] for name in who), [*who, *one.extra]] if who else []
+        kept = "; ".join(f"{names} kept {off(in_half(path, feeds, names, kind))}" for names in sets)
+        return f"{off(in_half(path, feeds, (), kind))}; {kept}"
+    if one.mode == "ov_int8":
+        return off(_by_nncf(path, feeds))
+    if one.mode in {"ort_int8", "ort_int8_dynamic", "ort_int4"}:
+        here, exact, left = (_quantised(one, path, feeds, *how) for how in (((), False), ((), True), (who, True)))
+        return f"{off(here)}; with exact sums {off(exact)}; without {who} {off(left)}"
+    return off(in_half(path, feeds)) + " in half"
+
+
+def main() -> int:
+    import tempfile
+
+    for one in CASES:
+        if len(sys.argv) < 2 or any(word in one.name for word in sys.argv[1:]):
+            with tempfile.TemporaryDirectory() as name:
+                print(f"{one.name} ({one.mode}): {measure(one, Path(name))}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
