@@ -126,6 +126,28 @@ def test_a_recording_of_the_whole_is_held_against_chunks(tmp_path: Path) -> None
         assert (len(rows), [row.name for row in rows if row.status is Status.FAIL]) == (3, failed)
 
 
+def test_another_shape_that_an_operator_gives_itself_is_no_padding(tmp_path: Path) -> None:
+    """A pool that rounds up gives a place more, which the mean behind it counts."""
+
+    def pooled(ceil: int) -> Nodes:
+        sizes = [helper.make_node("Constant", [], [name], value_ints=ints)
+                 for name, ints in (("to_three", [1, 8, 16]), ("to_two", [8, 1]), ("to_all", [8, 8]))]  # fmt: skip
+        return [
+            *sizes, helper.make_node("Reshape", ["x", "to_three"], ["r"]),
+            helper.make_node("MaxPool", ["r"], ["pool"], kernel_shape=[3], strides=[2], ceil_mode=ceil),
+            helper.make_node("Tanh", ["pool"], ["t"]), helper.make_node("ReduceMean", ["t"], ["mean"], axes=[2]),
+            helper.make_node("Reshape", ["mean", "to_two"], ["flat"]), helper.make_node("Expand", ["flat", "to_all"], ["y"]),
+        ]  # fmt: skip
+
+    report = compare(tmp_path, pooled(0), pooled(1))
+    rows = {row.name: row for row in report.rows}
+    assert not put_together(report, "padding")
+    assert rows["pool"].status is rows["t"].status is Status.FAIL
+    assert report.explanation is not None
+    evidence = report.explanation.culprits[0].evidence
+    assert (evidence["name"], evidence["base"], evidence["target"]) == ("ceil_mode (MaxPool pool)", "1", "0")
+
+
 # --- what is proved, and what is not
 
 

@@ -175,6 +175,7 @@ class _Side:
         self.group_of: dict[str, str] = {}
         self.partner = partner
         self.cuts: set[tuple[int, int, int]] = set()
+        self.others: set[str] = set()  # what computes otherwise, and what reads it
         self.layout_of: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._signs: dict[tuple[str, int], Array] = {}
 
@@ -202,6 +203,14 @@ class _Side:
         """Return whether what pieces on the other side read is the whole's own input, put together or paired."""
         wanted, names = self.read_by(meta), {name for one in pieces for name in other.read_by(one)}
         return bool(wanted) and {other.group_of.get(name, other.partner.get(name, "")) for name in names} == wanted
+
+    def computes_otherwise(self, meta: TensorMeta, named: TensorMeta) -> bool:
+        """Return whether the other side's operator of its name gives another shape of equal tensors, and does not pad,
+        or reads what one gave: that is its doing, and none of it is padding."""
+        equal = [self.partner.get(name) for name in meta.inputs if name not in self.values] == [*named.inputs]
+        if "pad" not in _kind_of(meta) and (equal or not self.others.isdisjoint(meta.inputs)):
+            self.others.add(meta.name)
+        return meta.name in self.others
 
     def read_by(self, meta: TensorMeta) -> set[str]:
         """Return what an operator reads, through what only turns and reshapes it; no weights."""
@@ -478,7 +487,8 @@ def _cut_padding(meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None
     does, or where there is more of the same operator, which may fill what is left."""
     small, stem = whole.values[meta.name], _stem_of(meta.name)
     again = any(_stem_of(one.name) == stem and one.name != meta.name for one in whole.metas.values())
-    if again or not whole.read_by(meta):  # of weights nothing is padded
+    named = pieces.metas.get(meta.name)
+    if again or not whole.read_by(meta) or (named and whole.computes_otherwise(meta, named)):  # weights: no padding
         return None
     found: list[tuple[float, bool, str, Index]] = []
     for one in pieces.free():
