@@ -46,6 +46,13 @@ def test_a_healthy_file_blames_nobody(name: str, mode: str) -> None:
     assert all(row.comparison is not None for row in report.rows)
 
 
+def test_weights_stored_in_half_are_the_float_files_own() -> None:
+    """A converter puts a DEQUANTIZE before their readers: they are not missing, and their rounding is expected."""
+    half, whole = (litert_files.DATA / f"digits_{name}.tflite" for name in ("half_weights", "float32"))
+    report = compare(half, baseline_model=str(whole))
+    assert (report.exit_status, report.explanation.culprits) == (0, ())
+
+
 @pytest.mark.parametrize("mode", ["tflite_ref", "tflite_opt"])
 @pytest.mark.parametrize(
     ("fault", "culprit", "cause"),

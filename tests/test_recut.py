@@ -136,7 +136,8 @@ def test_another_shape_that_an_operator_gives_itself_is_no_padding(tmp_path: Pat
             *sizes, helper.make_node("Reshape", ["x", "to_three"], ["r"]),
             helper.make_node("MaxPool", ["r"], ["pool"], kernel_shape=[3], strides=[2], ceil_mode=ceil),
             helper.make_node("Tanh", ["pool"], ["t"]), helper.make_node("ReduceMean", ["t"], ["mean"], axes=[2]),
-            helper.make_node("Reshape", ["mean", "to_two"], ["flat"]), helper.make_node("Expand", ["flat", "to_all"], ["y"]),
+            helper.make_node("Reshape", ["mean", "to_two"], ["flat"]),
+            helper.make_node("Expand", ["flat", "to_all"], ["y"]),
         ]  # fmt: skip
 
     report = compare(tmp_path, pooled(0), pooled(1))

@@ -47,9 +47,16 @@ def gone(g: Graph) -> Sequence[str]:
     return [g.op("Mul", [g.op("Mul", [less, k(g, "u", 1e4)], "u1"), k(g, "u2", 1e4)], "y")]
 
 
+def weight_gone(g: Graph) -> Sequence[str]:
+    """Every number of a weight is below the smallest."""
+    x = g.op("MatMul", [tokens(g), k(g, "w", g.random.uniform(1e-8, 2e-8, size=(32, 32)))], "small")
+    return [g.op("Mul", [g.op("Mul", [x, k(g, "up", 6e4)], "scaled"), k(g, "up2", 1e3)], "y")]
+
+
 @pytest.mark.parametrize(
     ("build", "name", "cause", "said"),
     [
+        (weight_gone, "small", "weight_underflow", "1,024 of the 1,024 numbers of its constant w, around"),
         (small_weight, "small", "weight_underflow", "is below the type's smallest normal number, 6.104e-05, and loses"),
         (long_row, "prob", "underflow", "results below the type's smallest normal number, 6.104e-05, lose digits"),
         (gone, "less", "underflow", "results below the type's smallest value became 0"),

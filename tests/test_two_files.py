@@ -12,6 +12,7 @@ import onnx_models
 import pytest
 from approval import holds_approved
 from onnx import helper
+from planted.fourteenth_onnx import CASES
 
 import precision_debug
 from precision_debug.report.lead import lead_sentences
@@ -283,3 +284,25 @@ def test_a_converted_file_holds_rounded_constants_and_is_no_other_model(
     report = precision_debug.compare(tmp_path / "third.onnx", run_mode=mode, **options)
     assert report.explanation is not None
     assert "files_differ" in {one.cause for one in report.explanation.culprits}
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("activation_that_was_lost", ("b_mm", "r", "Relu", "missing")),  # nothing is left of the operator but its input
+        ("one_scale_for_filters_of_unlike_size", ("c.w", "c.q", -45, 0)),  # steps and their size, both or neither
+        ("zero_point_that_was_lost", ("c.w", "c.z", 128, 0)),
+    ],
+)
+def test_what_was_left_out_or_stored_anew_is_told_with_what_is_left(
+    case: str, told: tuple[Any, ...], tmp_path: Path
+) -> None:
+    one = next(one for one in CASES if one.name == case)
+    made, base, feeds = one.make(tmp_path)
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="ort_fp32", baseline="ort_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["left"]) == ("files_differ", pytest.approx(0, abs=1e-6))
+    assert (first.name, *(first.evidence[key] for key in ("name", "base", "target"))) == told

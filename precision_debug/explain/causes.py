@@ -65,7 +65,7 @@ from .regions import (
     subtracts_inside,
 )
 from .subject import Subject
-from .undo import Case, find_tiny_constant, find_wrapped_integers, measure_least_rounding
+from .undo import Case, count_below, find_tiny_constant, find_wrapped_integers, measure_least_rounding
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 
 __all__ = ["find_cause", "with_own_numbers"]
@@ -541,7 +541,7 @@ def _find_vanished_constant(constants: Mapping[str, Array], least: float) -> Evi
         if least and _are_half_below(values, least):
             middle = float(np.median(np.abs(values[values != 0])))
             if middle < least:
-                return {"weight": weight, "value": middle, "smallest": least}
+                return {"weight": weight, "value": middle, "smallest": least, **count_below(values, least)}
     return {}
 
 
@@ -562,7 +562,8 @@ def _find_partly_vanished_constant(
             shape[axis] = values.size
             there = np.broadcast_to(small.reshape(shape), exact.shape)
             if not (broken & ~there).any() and error_share(exact, wrong, there) > _MOST_OF_IT:
-                return {"weight": weight, "value": float(np.abs(values[small]).max()), "smallest": least}
+                largest = float(np.abs(values[small]).max())
+                return {"weight": weight, "value": largest, "smallest": least, **count_below(values, least)}
     return {}
 
 

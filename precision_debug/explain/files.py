@@ -93,14 +93,20 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         difference = difference or _cast_left_out(subject, name, row)
         if difference:
             return difference
-    return next(
-        (
-            found
-            for _, _, _, mine, theirs in parts
-            if (found := _compare_enclosing_operators(baseline, target, mine, theirs))
-        ),
-        {},
-    )
+    around = (_compare_enclosing_operators(baseline, target, mine, theirs) for _, _, _, mine, theirs in parts)
+    return next((found for found in around if found), {}) or (_find_left_out(subject, case) if case is not None else {})
+
+
+def _find_left_out(subject: Subject, case: Case) -> Evidence:
+    """Return an operator of the region without which the baseline's gives what the target gave: the target's file lacks
+    it; {} where none is."""
+    for meta in subject.region_of.get(case.name, ()):
+        given = case.given(meta.inputs[0]) if meta.name != case.name and len(meta.inputs) == 1 else None
+        undone = None if given is None else case.without_error_of({meta.name: given.astype(np.float32)})
+        if undone is not None and (left := measure_left_of(case, undone)) <= LEFT:
+            told = {"what": say("an_operator"), "name": meta.name, "base": meta.op_type, "target": say("is_missing")}
+            return {**told, "left": left}
+    return {}
 
 
 def _operator_behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:

@@ -28,6 +28,7 @@ __all__ = [
     "largest_of_row",
     "narrow_type",
     "operators_of",
+    "parameters_of",
     "types_of",
 ]
 
@@ -158,8 +159,13 @@ def count_terms(subject: Subject, name: str, constants: Mapping[str, Array]) -> 
 
 
 def constants_of(subject: Subject, name: str) -> dict[str, Array]:
-    """Return the model's constants that the baseline's operators of a region read, as float arrays by name. Those of
-    the last name asked for are kept, since reading a weight from a GPU takes up to a second."""
+    """Return the model's constants that the baseline's operators of a region read, as float arrays by name."""
+    return {key: one for key, one in parameters_of(subject, name).items() if one.dtype.kind == "f" and one.size}
+
+
+def parameters_of(subject: Subject, name: str) -> dict[str, Array]:
+    """Return the same of any type. Those of the last name asked for are kept, since reading a weight from a GPU takes
+    up to a second."""
     if name not in subject.constants:
         subject.constants.clear()
         subject.constants[name] = _read(subject, name)
@@ -170,10 +176,7 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for meta in subject.region_of.get(name, ()):
         operator = subject.operators()[0].operator(meta.name)
-        for key, value in (operator.parameters if operator is not None else {}).items():
-            array = np.asarray(value)
-            if array.dtype.kind == "f" and array.size:
-                found[key] = array
+        found |= {} if operator is None else {key: np.asarray(value) for key, value in operator.parameters.items()}
     return found
 
 

@@ -18,7 +18,7 @@ from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..records import TensorMeta
 from .introduced import Alone
-from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type
+from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
 from .subject import Subject
 from .units import find_lost_digits, largest_of, normal_of, smallest_of, steps_of, unit_of
 
@@ -27,6 +27,7 @@ __all__ = [
     "LEFT",
     "Case",
     "combine_places",
+    "count_below",
     "find_coarse_constant",
     "find_tiny_constant",
     "find_wrapped_integers",
@@ -143,7 +144,7 @@ def measure_left_without(case: Case, code: str, evidence: Evidence) -> float | N
 def measure_left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
     """Return the same where the target reads these constants in place of the baseline's, and the exact ones are put
     back."""
-    if case.exact.shape != case.wrong.shape or not changed.keys() <= case.constants.keys():
+    if case.exact.shape != case.wrong.shape or not changed.keys() <= parameters_of(case.subject, case.name).keys():
         return None
     undone = case.without_error_of({key: np.asarray(value) for key, value in changed.items()})
     return None if undone is None else measure_left_of(case, undone)
@@ -387,12 +388,18 @@ def find_tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
             gone, middle = low[low < least], float(np.median(low))
             found = {"weight": weight, "value": middle, "smallest": normal, "left": left}
             if 2 * gone.size >= low.size:
-                found |= {"value": float(np.median(gone)), "smallest": least}
+                found |= {"value": float(np.median(gone)), "smallest": least, **count_below(values, least)}
             else:
                 off = float(np.linalg.norm(np.round(low / least) * least - low) / np.linalg.norm(low))
                 found |= {"off": off}
             best = left
     return ran, found
+
+
+def count_below(values: Array, least: float) -> dict[str, int]:
+    """Return how many numbers of a constant are below the type's smallest; {} where it is a single one."""
+    gone = int(np.count_nonzero((values != 0) & (np.abs(values) < least)))
+    return {"count": gone, "elements": int(values.size)} if values.size > 1 else {}
 
 
 def find_coarse_constant(case: Case) -> dict[str, Any]:
@@ -532,6 +539,7 @@ def _make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array |
 
     def compute(changed: Mapping[str, Array]) -> Array | None:
         values: dict[str, Array] = {}
+        inner = {own.get(name, name): value for name, value in changed.items()}  # of its region
         waiting = [own.get(case.name, case.name)]
         ends = {own.get(name, name): name for name in case.subject.row_of if name != case.name}
         while waiting:
@@ -548,6 +556,9 @@ def _make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array |
                 if given is None:
                     return None
                 values[name] = given.astype(np.float32) if given.dtype.kind == "f" else given
+                continue
+            if name in inner:
+                values[name] = inner[name]
                 continue
             one = maker.get(name)
             if one is None or len(waiting) > 64:
@@ -586,6 +597,8 @@ def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | 
     ]  # fmt: skip
 
     def by(form: Callable[[Array, Array], Array], changed: Mapping[str, Array]) -> Array | None:
+        if not changed.keys() <= {sources[0], *case.constants}:
+            return None
         try:
             with np.errstate(all="ignore"):
                 x = np.asarray(changed.get(sources[0], given)).astype(np.float64)

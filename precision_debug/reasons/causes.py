@@ -287,13 +287,20 @@ CAUSES: Mapping[str, Cause] = {
             "其常量 {weight}（epsilon？）为 {value}，小于该类型可表示的最小值 {smallest}",
         ),
         instead={
+            "elements": Wording(
+                "{count} of the {elements} numbers of its constant {weight}, around {value},"
+                " {count:is|are} below the type's smallest value, {smallest}",
+                "其常量 {weight} 的 {elements} 个数中有 {count} 个（约 {value}）小于该类型可表示的最小值 {smallest}",
+            ),
             "off": Wording(
                 "its constant {weight}, around {value}, is below the type's smallest normal number, {smallest}, and"
                 " loses digits there: it is off by {off} (Rel L2)",
                 "其常量 {weight}（约 {value}）小于该类型的最小正规数 {smallest}，因而丢失有效位：相对 L2 误差 {off}",
             )
         },
-        evidence={"weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE, "off": _FIGURE},
+        evidence={
+            "weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE, "off": _FIGURE, "count": _COUNT, "elements": _COUNT,
+        },
         out_of_range="below",
     ),
     **QUANTISED_CAUSES,

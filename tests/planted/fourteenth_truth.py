@@ -63,7 +63,8 @@ def _quantised(one: Thread, path: Path, feeds: Mapping[str, Array], without: Seq
         made.process()
         made.model.save_model_to_file(str(out))
     elif one.mode == "ort_int8_dynamic":
-        by.quantize_dynamic(str(path), str(out), nodes_to_exclude=names, reduce_range=seven, weight_type=by.QuantType.QInt8)
+        by.quantize_dynamic(str(path), str(out), nodes_to_exclude=names, reduce_range=seven,
+                            weight_type=by.QuantType.QInt8)  # fmt: skip
     else:
         by.quantize_static(str(path), str(out), Given(), nodes_to_exclude=names, reduce_range=seven,
                         per_channel="per_channel=false" not in one.options, weight_type=by.QuantType.QInt8,

@@ -84,15 +84,27 @@ class Graph:
     def operator(self, value: Value) -> Operator:
         """With its options as plain values, and its constants in real numbers."""
         op, tensors = self.flat.main.operators[value.place], self.flat.main.tensors
-        constants = {}
+        constants, narrowed = {}, {}
         for index in value.constants:
-            array = self.flat.real(tensors[index])
-            array = self.flat.array(tensors[index]) if array is None else array
-            if array is not None:
-                constants[tensors[index].name.decode()] = array
+            tensor = tensors[self._stored_as(index)]
+            array = self.flat.real(tensor)
+            array = self.flat.array(tensor) if array is None else array
+            if array is None:
+                continue
+            name = tensors[index].name.decode()
+            if tensor is not tensors[index]:
+                narrowed[name] = dtype_of(tensor.type)
+            constants[name] = array
         return Operator(
-            op_type=value.op_type, attributes=_list_plain_options(op.builtinOptions), parameters=constants
-        )
+            op_type=value.op_type, attributes=_list_plain_options(op.builtinOptions), parameters=constants,
+            narrowed=narrowed,
+        )  # fmt: skip
+
+    def _stored_as(self, index: int) -> int:
+        """Return the constant in float16 that one is dequantised from; itself elsewhere."""
+        main, place = self.flat.main, self.fixed.get(index)
+        read = _indices(main.operators[place].inputs) if place is not None else []
+        return read[0] if len(read) == 1 and dtype_of(main.tensors[read[0]].type) == "float16" else index
 
 
 def read_graph(flat: Flat) -> Graph:
