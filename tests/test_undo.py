@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from planted.fourteenth_onnx import CASES
 
 import precision_debug
 from precision_debug.explain.undo import EXPERIMENTS
@@ -121,6 +122,22 @@ def test_a_constant_that_becomes_0_on_its_scale_saturates_nothing(tmp_path: Path
     culprit = first(save(tmp_path / "m.onnx", nodes, {"x": x}, constants, "y"), {"x": x}, "ort_int8")
     assert (culprit.name, culprit.cause, culprit.evidence["weight"]) == ("m", "constant_scale", "s")
     assert culprit.evidence["share"] == pytest.approx(15 / 16)
+
+
+@pytest.mark.parametrize(
+    ("case", "share"),
+    [("depth_in_kilometres_beside_a_picture", 0.75), ("loud_row_in_each_block_of_four_bits", 0.9707)],
+)
+def test_what_a_scale_makes_0_is_counted_on_the_grid_that_the_target_has(
+    case: str, share: float, tmp_path: Path
+) -> None:
+    one = next(one for one in CASES if one.name == case)
+    made, _, feeds = one.make(tmp_path)
+    report = precision_debug.compare(made, run_mode=one.mode, inputs=feeds)
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert culprit.cause == "constant_scale"
+    assert culprit.evidence["share"] == pytest.approx(share, abs=1e-4)
 
 
 @pytest.mark.parametrize("wrong", ["weight", "bias"])

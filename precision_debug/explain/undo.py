@@ -306,7 +306,9 @@ def _list_grids(case: Case, weight: str) -> list[Array]:
     """Return a constant on the grids that an engine may hold it on: of one scale, or of one for each channel."""
     value = case.constants[weight].astype(np.float64)
     grids = [round_to_grid(value, case.narrow, symmetric=True), round_to_grid(value, case.narrow)]
-    for axis in {0, value.ndim - 1} if value.ndim > 1 else ():  # one scale for each of its output channels
+    for axis in sorted({0, value.ndim - 1}) if value.ndim > 1 else ():  # one scale for each of its output channels
+        if value.ndim > 2 and value.shape[axis] not in case.exact.shape:  # a side of a filter
+            continue
         parts = [round_to_grid(part, case.narrow, symmetric=True) for part in np.moveaxis(value, axis, 0)]
         grids.append(np.moveaxis(np.stack(parts), 0, axis))
     return grids
@@ -403,26 +405,24 @@ def count_below(values: Array, least: float) -> dict[str, int]:
 
 
 def find_coarse_constant(case: Case) -> dict[str, Any]:
-    """Return a constant that one scale for all of its numbers makes 0 in part, which makes the operator's error:
-    evidence of ``constant_scale``; {} where none does."""
+    """Return a constant of which its scale, or that of each of its channels, makes a part 0, which makes the operator's
+    error: evidence of ``constant_scale``, of the grid that leaves least; {} where none does."""
     best, found = LEFT, dict[str, Any]()
     if not is_quantised(case.narrow) or _rounding_makes_it(case):
         return found
     for weight, values in case.constants.items():
         if values.size < 2 or not np.isfinite(values).all():
             continue
-        value = values.astype(np.float64)
-        gone = (value != 0) & (round_to_grid(value, case.narrow, symmetric=True) == 0)
-        if not gone.any():
-            continue
-        left = measure_left_without(case, "constant_scale", {"weight": weight})
-        if left is not None and left <= best:
-            sizes = np.abs(value[value != 0])
-            found = {
-                "weight": weight, "least": float(sizes.min()), "largest": float(sizes.max()),
-                "share": float(gone.sum() / sizes.size), "left": left,
-            }  # fmt: skip
-            best = left
+        sizes = np.abs(values[values != 0]).astype(np.float64)
+        for grid in _list_grids(case, weight):
+            gone = int(np.count_nonzero((values != 0) & (grid == 0)))
+            undone = case.without_error_of({weight: grid}) if gone else None
+            left = None if undone is None else measure_left_of(case, undone)
+            if left is not None and (left < best or (left == best and not found)):
+                best, found = left, {
+                    "weight": weight, "least": float(sizes.min()), "largest": float(sizes.max()),
+                    "share": gone / sizes.size, "left": left,
+                }  # fmt: skip
     return found
 
 

@@ -132,12 +132,13 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
     ),
     "constant_scale": Cause(
         undone=Wording("with that constant as the model has it", "若该常量与模型一致"),
-        en="one scale for a constant of very different numbers", zh="常量的数值相差悬殊却共用一个比例",
-        do="Quantise that constant per channel, or keep the operator that reads it in FP32.",
-        do_zh="对该常量逐通道量化，或将读取它的算子保留为 FP32。",
+        en="a scale too large for most of a constant", zh="比例对常量的大部分数值过大",
+        do="Give the large numbers of that constant a scale of their own (per channel, smaller blocks), or keep the"
+           " operator that reads it in FP32.",
+        do_zh="为该常量中的大数值单独设比例（逐通道、更小的分块），或将读取它的算子保留为 FP32。",
         why=Wording(
-            "its constant {weight} has one scale for numbers of {least} to {largest}, of which {share} become 0",
-            "其常量 {weight} 的数值从 {least} 到 {largest} 共用一个比例，其中 {share} 变为 0",
+            "quantised, {share} of its constant {weight} become 0: its numbers reach from {least} to {largest}",
+            "量化后其常量 {weight} 的 {share} 变为 0：其数值从 {least} 到 {largest}",
         ),
         evidence={"weight": _TEXT, "least": _FIGURE, "largest": _FIGURE, "share": _SHARE},
     ),
