@@ -21,8 +21,8 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.md import ROWS_SHOWN
-from precision_debug.report.layout import list_columns
-from precision_debug.report.words import explain_reason
+from precision_debug.report.layout import TWO_LANGUAGES, list_columns
+from precision_debug.report.words import explain_reason, explain_way
 from precision_debug.safety.untrusted import make_visible
 
 NASTY = [
@@ -152,8 +152,8 @@ def test_the_page_holds_every_row(tmp_path: Path, rows: int) -> None:
         for column, shown in zip(layout, values, strict=True):
             value = column.get(row)
             if isinstance(shown, list):
-                assert column.key == "reason"
-                assert shown == list(explain_reason(value))
+                assert column.key in ("reason", *TWO_LANGUAGES)
+                assert shown == list(explain_reason(value) if column.key == "reason" else explain_way(value))
             elif value is None or column.kind in ("int", "flag", "text"):
                 assert shown == value
             elif column.kind == "index":

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
+from precision_debug.reasons import Text
 from precision_debug.records import Row, Status, Tolerance
-from precision_debug.report.layout import BAND, COLUMNS, list_columns
+from precision_debug.report.formats.html.data import iterate_json
+from precision_debug.report.layout import BAND, COLUMNS, list_columns, list_columns_for_people
 
 PADDLE = [
     "Operator Type", "Tensor Name", "Shape", "Mismatched Elements", "Max Atol", "Max Rtol",
@@ -40,6 +43,36 @@ def test_every_column_is_described_in_both_languages() -> None:
 def test_what_reads_nothing_has_no_growth() -> None:
     assert cell("error_growth", make_row(error_growth=math.inf)) is None
     assert cell("error_growth", make_row(error_growth=math.inf, inputs=("x",))) == math.inf
+
+
+WAYS = [
+    "exact", "rename map", "graph metadata", "before quantisation", "before rounding", "fingerprint, confidence 0.9876",
+    "fingerprint and module; among copies by the order that both graphs force, confidence 1.0000",
+    "graph neighbours, and the same values in most places",
+    "outputs of the model, by position (1 of 2), shape and type",
+    "graph neighbours: the same family of operator, inputs and shape; inputs agree, the output does not",
+    "position and value, relative distance 1.2e-07", "without the padding of [0]",
+    "4 chunks along axis 1, of each sample",
+    "part 2 of 3 of qkv: axis 2, 16 to 31", "part 1 of 3 of qkv: axis 2, in another order",
+]  # fmt: skip
+VIEWS = ["dequantised, unblocked", "transposed", "cast", "unfused", "rounded to bfloat16 behind float32"]
+
+
+@pytest.mark.parametrize(("key", "text"), [("paired_by", t) for t in WAYS] + [("view", t) for t in VIEWS])
+def test_how_a_row_was_paired_and_taken_is_said_in_both_languages(key: str, text: str) -> None:
+    report = make_report(3)
+    report = dataclasses.replace(report, rows=(dataclasses.replace(report.rows[0], **{key: text}),))
+    names = {status: Text(status.value, status.value) for status in Status}
+    said = {}
+    for language in ("en", "zh"):
+        columns = {column.key: column for column in list_columns_for_people(report, language, names)}
+        said[language] = str(columns[key].get(report.rows[0]))
+    assert said["en"] == text
+    words = re.sub(r"bfloat16|float32|qkv|[0-9.]e-", "", said["zh"])
+    assert not re.search("[A-Za-z]", words), said["zh"]
+    written = "".join(iterate_json(report))
+    assert said["zh"] in written
+    assert f'"{text}"' in written
 
 
 def test_columns_cannot_be_changed() -> None:

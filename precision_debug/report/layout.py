@@ -13,8 +13,8 @@ from ..reasons import Text
 from ..records import Row, Status, Tolerance
 from .columns import COLUMNS as _KNOWN
 from .columns import REPEATED, Column, make_column
-from .values import get_extra, get_metric
-from .words import explain_reason
+from .values import Get, get_extra, get_metric
+from .words import explain_reason, explain_way
 
 if TYPE_CHECKING:
     import pandas
@@ -24,6 +24,7 @@ __all__ = [
     "COLUMNS",
     "DECIDING",
     "PADDLE",
+    "TWO_LANGUAGES",
     "Column",
     "describe_tolerance",
     "list_columns",
@@ -100,6 +101,9 @@ COLUMNS = _order_columns(_KNOWN)
 BAND = next(number for number, column in enumerate(COLUMNS, 1) if column.key == "reason")
 """How many columns, from the left, are printed, and carry the colour of a row's status."""
 
+TWO_LANGUAGES = ("paired_by", "view")
+"""Keys of columns whose texts a file keeps in English, and people read in their own language."""
+
 _REASON = 78
 """Width of a reason: one line for nearly all of them."""
 
@@ -114,8 +118,8 @@ def list_columns(report: JudgedReport) -> tuple[Column, ...]:
 
 
 def list_columns_for_people(report: JudgedReport, language: str, names: Mapping[Status, Text]) -> tuple[Column, ...]:
-    """Return the same, with each row's reason in one language ("en" or "zh"), and with what people call the
-    statuses."""
+    """Return the same, with each row's reason, and how it was paired, in one language ("en" or "zh"), and with what
+    people call the statuses."""
 
     def reason(row: Row) -> str:
         return explain_reason(row.reason).of(language)
@@ -123,7 +127,11 @@ def list_columns_for_people(report: JudgedReport, language: str, names: Mapping[
     def status(row: Row) -> str:
         return names[row.status].of(language)
 
+    def say_way(get: Get) -> Get:
+        return lambda row: explain_way(get(row)).of(language)
+
     changed: dict[str, dict[str, Any]] = {"reason": {"get": reason, "width": _REASON}, "status": {"get": status}}
+    changed |= {column.key: {"get": say_way(column.get)} for column in COLUMNS if column.key in TWO_LANGUAGES}
     return tuple(dataclasses.replace(column, **changed.get(column.key, {})) for column in list_columns(report))
 
 

@@ -17,12 +17,12 @@ from ....safety.untrusted import find_linked_file, make_visible
 from ...advice import list_advice
 from ...blame import named_culprits
 from ...columns import Column
-from ...layout import DECIDING, list_columns
+from ...layout import DECIDING, TWO_LANGUAGES, list_columns
 from ...model import Report
 from ...sections import unit_of
 from ...summary import STATUS_TONE, describe_status, name_status
 from ...tokens import find_first_beyond
-from ...words import explain_reason, fit_width, is_whole, measure_text_width, strip_side
+from ...words import explain_reason, explain_way, fit_width, is_whole, measure_text_width, strip_side
 
 __all__ = ["KINDS", "group_rows", "iterate_json", "layer_of"]
 
@@ -126,7 +126,8 @@ def iterate_json(report: Report) -> Iterator[str]:
     """One JSON object in parts, never holding more than one row's text."""
     layout = list_columns(report)
     noise = [noise_of(row) for row in report.rows]
-    encode = [(column.get, _encode_reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
+    of_key = {"reason": _encode_reason, **dict.fromkeys(TWO_LANGUAGES, _encode_way)}
+    encode = [(column.get, of_key.get(column.key, _ENCODE[column.kind])) for column in layout]
     shared = dict(_iterate_shared_columns(report, layout))
     texts = {number: [encode[number][1](value) for value in places] for number, places in shared.items()}
     yield _to_script_json({**_make_head(report, layout, noise), "texts": texts})[:-1]
@@ -329,7 +330,15 @@ def _encode_if_known(value: Any) -> float | str | None:
 
 def _encode_reason(value: str) -> str | list[str]:
     """Return both languages where there are two; the page shows one, and looks for words in both."""
-    en, zh = (make_visible(text) for text in explain_reason(value))
+    return _encode_text(explain_reason(value))
+
+
+def _encode_way(value: str) -> str | list[str]:
+    return _encode_text(explain_way(value))
+
+
+def _encode_text(text: Text) -> str | list[str]:
+    en, zh = (make_visible(one) for one in text)
     return en if en == zh else [en, zh]
 
 
