@@ -25,7 +25,7 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.events import FixFound
 from precision_debug.products.search import search_run
-from precision_debug.products.search.set_runner import SetRunner
+from precision_debug.products.search.prefetch import SetRunner
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run.journal import Journal, read_events

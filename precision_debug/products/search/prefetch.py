@@ -6,24 +6,32 @@ run and is never asked for is forgotten, so that a search finds what it finds wi
 
 from __future__ import annotations
 
-import contextlib
+import base64
+import pickle
 import threading
-from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ... import events
-from ...errors import BackendCrash, BackendError
+from ...errors import BackendCrash, BackendError, UsageError
+from ...protocols import Feeds
 from ...reasons import say
-from ...run.child import make_error
+from ...records import RunSpec
+from ...run.child import as_ours, make_error, make_failure_event
+from ...run.criterion import Criterion, Sample
 from ...run.locked_folder import LOG
+from ...run.part_runner import Plain
+from ...run.plan import make_plan, make_stage_spec
 from ...run.pools import Pool, Processes, RayPool, Worker, WorkerLost
+from ...run.trials import Trials
 from ...search.fix import Evaluation
+from ...search.request import SearchRequest
 from ...settings.options import Workers
-from .set_runner import SetRunner, Setup
 
-__all__ = ["Prefetcher", "make_pool"]
+__all__ = ["Prefetcher", "SetRunner", "Setup", "make_pool"]
 
 _TRIES = 3
 """Workers that may be lost one after the other while they get ready."""
@@ -45,22 +53,17 @@ class Prefetcher:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._setups: list[Setup] = []
-        self._waiting: deque[_Asked] = deque()
         self._futures: dict[_Asked, Future[Evaluation]] = {}
-        self._changed = threading.Condition()
+        self._threads = ThreadPoolExecutor(pool.size)
+        self._own = threading.local()
         self._closed = False
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(pool.size)]
 
     def __enter__(self) -> Prefetcher:
-        for thread in self._threads:
-            thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        with self._changed:
-            self._closed = True
-            self._waiting.clear()
-            self._changed.notify_all()
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self.pool.close()
 
     def prepared(self, setup: Setup) -> int:
@@ -70,72 +73,55 @@ class Prefetcher:
 
     def expect(self, setup: int, sets: Sequence[Keys]) -> None:
         """These may be asked for next, the first ones sooner. What waited before is forgotten, not what is running."""
-        with self._changed:
-            for asked in self._waiting:
-                self._futures.pop(asked, None)
-            self._waiting.clear()
-            for keys in sets[: self.pool.size]:
-                self._add((setup, keys))
-            self._changed.notify_all()
+        self._forget()
+        self._begin((setup, keys) for keys in sets[: self.pool.size])
 
     def take(self, setup: int, keys: Keys) -> Evaluation:
         """Return what comes of a set. One that took its worker with it fails. Raises PrecisionDebugError."""
-        asked = (setup, keys)
-        with self._changed:
-            if asked in self._waiting:
-                self._waiting.remove(asked)
-                self._waiting.appendleft(asked)
-            else:
-                self._add(asked, first=True)
-            self._changed.notify_all()
-            future = self._futures[asked]
-        return future.result()
+        self._begin([(setup, keys), *self._forget()])
+        return self._futures[setup, keys].result()
 
-    def _add(self, asked: _Asked, *, first: bool = False) -> None:
-        if asked not in self._futures:
-            self._futures[asked] = Future()
-            (self._waiting.appendleft if first else self._waiting.append)(asked)
+    def _forget(self) -> list[_Asked]:
+        """Forget and return what waits for a worker."""
+        waiting = [asked for asked, future in self._futures.items() if future.cancel()]
+        for asked in waiting:
+            del self._futures[asked]
+        return waiting
 
-    def _next(self) -> _Asked | None:
-        with self._changed:
-            while not self._waiting and not self._closed:
-                self._changed.wait()
-            return None if self._closed else self._waiting.popleft()
+    def _begin(self, several: Iterable[_Asked]) -> None:
+        for asked in several:
+            if asked not in self._futures:
+                self._futures[asked] = self._threads.submit(self._run, *asked)
 
-    def _work(self) -> None:
-        worker: Worker | None = None
-        announced: set[int] = set()
-        lost = 0
-        while (asked := self._next()) is not None:
-            number, keys = asked
-            future = self._futures[asked]
+    def _run(self, number: int, keys: Keys) -> Evaluation:
+        worker = self._ready(number)
+        try:
+            event = _check_answer(worker.ask(["run", number, list(keys)]))
+        except WorkerLost as error:
+            self._own.worker, mode = None, self._setups[number].mode
+            return Evaluation(kept=keys, mode=mode, passes=False, text=str(error), crashed=True)
+        if not isinstance(event, events.Evaluated):
+            raise BackendError("a worker returned nothing", where="search")
+        return event.evaluation
+
+    def _ready(self, number: int) -> Worker:
+        """Return this thread's worker, which knows the setup. One that is lost until then says nothing of a set."""
+        own, lost = self._own, 0
+        while True:
             try:
-                while number not in announced or worker is None:
-                    try:
-                        if worker is None:
-                            worker, announced = self.pool.start(), set()
-                            _check_answer(worker.ask([]))
-                        _check_answer(worker.ask(["setup", number, self._setups[number].text()]))
-                        announced.add(number)
-                        lost = 0
-                    except WorkerLost as error:  # while it got ready: that says nothing of the set
-                        worker, lost = None, lost + 1
-                        if lost >= _TRIES:
-                            what = say("workers_lost_opening", count=lost, why=str(error))
-                            raise BackendCrash(
-                                what, where=self._setups[number].mode, hint=say("fewer_workers")
-                            ) from error
-                future.set_result(_to_evaluation(worker.ask(["run", number, list(keys)])))
+                if getattr(own, "worker", None) is None:
+                    own.worker, own.known = self.pool.start(), set[int]()
+                    _check_answer(own.worker.ask([]))
+                if number not in own.known:
+                    _check_answer(own.worker.ask(["setup", number, self._setups[number].text()]))
+                    own.known.add(number)
+                found: Worker = own.worker
+                return found
             except WorkerLost as error:
-                worker = None
-                future.set_result(
-                    Evaluation(kept=keys, mode=self._setups[number].mode, passes=False, text=str(error), crashed=True)
-                )
-            except BaseException as error:
-                future.set_exception(error)
-        if worker is not None:
-            with contextlib.suppress(Exception):
-                worker.close()
+                own.worker, lost = None, lost + 1
+                if lost >= _TRIES or self._closed:
+                    what = say("workers_lost_opening", count=lost, why=str(error))
+                    raise BackendCrash(what, where=self._setups[number].mode, hint=say("fewer_workers")) from error
 
 
 def _check_answer(found: Sequence[dict[str, object]]) -> events.Event | None:
@@ -146,8 +132,71 @@ def _check_answer(found: Sequence[dict[str, object]]) -> events.Event | None:
     return event
 
 
-def _to_evaluation(found: Sequence[dict[str, object]]) -> Evaluation:
-    event = _check_answer(found)
-    if not isinstance(event, events.Evaluated):
-        raise BackendError("a worker returned nothing", where="search")
-    return event.evaluation
+# What runs a set wherever it is asked to: in a child of this process, or an actor of a Ray cluster.
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """All that decides what comes of a set of kept operators; plain values and arrays.
+
+    mode: the simulation's run mode, or the command's own. feeds: all sample sets, which calibrate. samples: those that
+    are judged; others: held-out ones that are run in the same session. pairs, allowed: see Criterion. rough: see
+    ``Trials.run``.
+    """
+
+    spec: RunSpec
+    mode: str
+    asked: SearchRequest
+    pairs: Mapping[str, str]
+    parts: Mapping[str, Mapping[int, tuple[int, ...]]]
+    allowed: float
+    feeds: Sequence[Feeds]
+    samples: Sequence[Sample]
+    others: Sequence[Sample] = ()
+    rough: bool = False
+
+    def text(self) -> str:
+        """For another process of ours."""
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+
+class SetRunner:
+    """In a worker. setup: "folder" is an existing one to write in.
+
+    Questions: ["setup", NUMBER, Setup.text()], then ["run", NUMBER, keys] as often as is wanted.
+    """
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._folder = Path(setup["folder"])
+        self._setups: dict[int, tuple[Setup, Trials]] = {}
+
+    def ask(self, asked: Sequence[Any]) -> list[Plain]:
+        """Return an "evaluated" event for a set, nothing for a setup; where something failed, "failure"."""
+        try:
+            match asked:
+                case ["setup", number, text]:
+                    setup = pickle.loads(base64.b64decode(text))
+                    self._setups[number] = (setup, self._trials(setup, number))
+                case ["run", number, keys]:
+                    setup, trials = self._setups[number]
+                    found: Evaluation = trials.run(
+                        keys, setup.samples, setup.others, rough=setup.rough, timed=not setup.rough
+                    )
+                    return [events.to_plain_event(events.Evaluated(key="", evaluation=found))]
+        except Exception as error:
+            return [events.to_plain_event(make_failure_event(as_ours(error)))]
+        return []
+
+    def close(self) -> None:
+        """Nothing is held beyond its folder, which belongs to who made it."""
+
+    def _trials(self, setup: Setup, number: int) -> Trials:
+        folder = self._folder / str(number)
+        folder.mkdir()
+        spec = setup.spec if setup.mode == setup.spec.run_mode else make_stage_spec(setup.spec, setup.mode, {})
+        opening = make_plan(spec, work_dir=str(folder)).target
+        keeper = opening.capabilities.keeper
+        keep = keeper.keep(opening.spec) if keeper is not None else None
+        if keep is None:
+            raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
+        criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed, parts=setup.parts)
+        return Trials(opening, keep, criterion, setup.feeds, folder)

@@ -48,9 +48,8 @@ from .evaluations import (
     make_search_key,
 )
 from .hand_over import hand_over
-from .prefetch import Prefetcher, make_pool
+from .prefetch import Prefetcher, Setup, make_pool
 from .ranked import Ranker
-from .set_runner import Setup
 from .trade import find_trade_points, run_prefixes
 from .unseen import Unseen
 
