@@ -624,6 +624,23 @@ def test_of_a_fix_that_keeps_much_the_curve_below_it_is_told() -> None:
     assert [(point.kept, point.error) for point in finder._trade(len(nine))] == [(3, 0.3), (4, 0.2), (5, 0.1)]
 
 
+@pytest.mark.parametrize(("error", "state", "kept"), [
+    (0.002, "mended", keys(4, 7, 8)), (0.007, "lessened", keys(4)), (0.4, "lessened", keys(4)),
+])  # fmt: skip
+def test_whom_the_command_with_the_paste_names_is_kept_too_where_that_mends_it(
+    error: float, state: str, kept: tuple[str, ...]
+) -> None:
+    def run(some: tuple[str, ...]) -> Pasted:
+        passes = "n7" in some and error == 0.002
+        found = Explanation(state="healthy") if passes else Explanation(state="culprits", culprits=(culprit(7),))
+        return Pasted(explanation=found)
+
+    model = Model(lambda some, _at: BEFORE if "n4" not in some else error if "n7" in some else 0.008)
+    found, tried = model.fix(4, pasted=run, of_one=0.005, of_many=0.05)
+    assert (found.keys, tried.state) == (kept, state)
+    assert tried.runs <= len(model.runs)
+
+
 def test_what_is_left_low_one_by_one_is_calibrated_as_it_is_pasted() -> None:
     """The comparison's own calibration says of such large sets what is not so."""
     model = Model(needs(6), rough=lambda kept, _at: 1e-3 if len(kept) > 2 else BEFORE)

@@ -124,7 +124,7 @@ class FixFinder:
         if kept is None and self.lessened:
             kept, again = min(self.lessened.items(), key=lambda item: item[1].size)
             self.confirmed[kept], self.oracle.asked[kept] = again, self._as_judged(kept, again)
-        return self._nothing() if kept is None else self._to_keep(kept)
+        return self._nothing() if kept is None else _with_named_next(self, kept)
 
     @property
     def seen(self) -> Mapping[Kept, Evaluation]:
@@ -372,6 +372,22 @@ class FixFinder:
                 whole_ran=whole is not None and bool(whole.errors), stopped=self.patience if self.stopped else None,
             ),
         )  # fmt: skip
+
+
+def _with_named_next(finder: FixFinder, kept: Kept) -> ToKeep:
+    """Return what to tell of a set; where its command still names an operator, with that one kept too if that mends
+    it."""
+    found = finder._to_keep(kept)
+    named = found.tried.blamed if found.tried is not None and found.tried.state == "lessened" else ""
+    wider = kept | finder.keepable.around([named] if named else [])
+    if wider != kept and not finder._late():
+        finder.oracle.allow(1)
+        with contextlib.suppress(Spent):
+            judged = finder.oracle.judge(wider)
+            if judged.helps and not judged.gives_up and finder._again_so(wider) is not None:
+                more = finder._to_keep(wider)
+                return more if more.tried is not None and more.tried.state == "mended" else found
+    return found
 
 
 def names_to_keep(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:
