@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import ml_dtypes
@@ -62,3 +63,19 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
         with raises_approved(OutputError):
             store.put("b", np.zeros(1000))
         assert "b" not in store
+
+
+def test_what_is_written_is_not_copied_whole_before(tmp_path: Path) -> None:
+    """A view in another order: the transposed table of a language model is half a gigabyte."""
+    view = np.arange(1 << 23, dtype=np.float32).reshape(1 << 12, 1 << 11).T
+    with Store(memory_budget=0, folder=tmp_path) as store:
+        tracemalloc.start()
+        try:
+            store.put("x", view)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        held = store.get("x")
+        assert held is not None
+        assert (held == view).all()
+    assert peak < view.nbytes * 0.75

@@ -22,6 +22,7 @@ from precision_debug_torch.model import example_feeds, from_module
 from precision_debug_torch.workbench import TorchWorkbench
 
 import precision_debug
+from precision_debug.explain.workbench import HostWorkbench
 
 FAULTS = torch_faults.CASES
 
@@ -320,3 +321,52 @@ def test_dynamic_int8_is_judged_by_the_unit_of_int8(outlier: bool, tmp_path: Pat
     assert told.unit == pytest.approx(0.01)
     assert told.state == ("culprits" if outlier else "healthy")
     assert [c.cause for c in told.culprits][:1] == (["outlier_channel"] if outlier else [])
+
+
+_TIED = """
+import torch
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = torch.nn.Embedding(16384, 64)
+
+    def forward(self, ids):
+        return torch.nn.functional.linear(torch.tanh(self.table(ids)), self.table.weight)
+
+def build():
+    return Tied().eval()
+
+def other():
+    model = build()
+    model.table.weight.data *= 1.25
+    return model
+"""
+
+
+@pytest.mark.parametrize(("mode", "factory"), [("torch_bf16", "build"), ("torch_fp32", "other")])
+def test_nothing_is_made_for_a_view_of_a_parameter_which_nothing_can_replace(
+    mode: str, factory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transposed view of a table is as large as the model's largest weight, and a run goes on with it whatever
+    is put."""
+    made = list[tuple[int, ...]]()
+    for name in ("with_error", "shaken", "kept"):
+        there = getattr(HostWorkbench, name)
+
+        def noted(self: Any, value: Any, *others: Any, there: Any = there) -> Any:
+            made.append(tuple(value.shape))
+            return there(self, value, *others)
+
+        monkeypatch.setattr(HostWorkbench, name, noted)
+    file = tmp_path / "tied.py"
+    file.write_text(_TIED, encoding="utf-8")
+    report = precision_debug.compare(
+        f"{file}:{factory}", run_mode=mode, baseline="torch_fp32", baseline_model=f"{file}:build",
+        inputs={"ids": np.arange(8)[None]}, explain="full",
+    )  # fmt: skip
+    shapes = [row.comparison.base.shape for row in report.rows if row.comparison is not None]
+    assert (64, 16384) in shapes
+    assert made
+    assert (64, 16384) not in made

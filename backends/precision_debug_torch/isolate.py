@@ -51,10 +51,11 @@ class Made:
 
 class Replacing:
     """What one run may write, and what it has noted. constants: parameters and buffers. made: what was noted before,
-    which holds."""
+    which holds. fixed: takes the names of rows that only move constants about, of which nothing is written."""
 
-    def __init__(self, constants: Iterable[Any], made: Mapping[str, Made]) -> None:
+    def __init__(self, constants: Iterable[Any], made: Mapping[str, Made], fixed: set[str]) -> None:
         self.made: dict[str, Made] = dict(made)
+        self._fixed = fixed
         self._kept: dict[int, Any] = {}  # start of memory that is not the run's to the tensor that holds it
         for tensor in constants:
             self.protect(tensor)
@@ -65,8 +66,10 @@ class Replacing:
         if start is not None:
             self._kept.setdefault(start, tensor)
 
-    def note(self, name: str, func: Any, args: Any, kwargs: Any, constants: Iterable[str]) -> None:
-        """A row's operator ran."""
+    def note(self, name: str, func: Any, args: Any, kwargs: Any, constants: Iterable[str], *, moved: bool) -> None:
+        """A row's operator ran. moved: it computed nothing, of nothing but constants."""
+        if moved:
+            self._fixed.add(name)
         if name in self.made:
             return
         arguments, numbers = _plain_arguments(func, args, kwargs)

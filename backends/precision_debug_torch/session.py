@@ -73,6 +73,7 @@ class TorchSession:
         self._notes = [*built.notes]
         self.doubts = built.doubts
         self._made: Mapping[str, Made] = {}
+        self.fixed = set[str]()  # see protocols.Replacer
         self._switches: Switches | None = None
         self._skipped = False  # GradScaler left the optimiser's step out
         # parameters that runs write into, and their bytes; None: no run yet
@@ -238,7 +239,7 @@ class TorchSession:
         if show is not None:
             if replaces:
                 constants = [tensor for _, tensor in (*module.named_parameters(), *module.named_buffers())]
-                replacing = Replacing(constants, self._made)
+                replacing = Replacing(constants, self._made, self.fixed)
             trace = self._trace(built, module, inputs, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
         self._arithmetic.reset()

@@ -15,7 +15,7 @@ from ..numbers.exact_sum import sum_of_squares
 from ..numbers.measure_tokens import log_probability
 from ..numbers.told import Token, TokenEffect, TokenEffects
 from ..pairing.align import strip_iteration
-from ..protocols import Workbench
+from ..protocols import Workbench, keeps_own
 from ..records import Comparison, Effect, Row
 from .introduced import MASK, Alone
 from .packed import list_ruined_before
@@ -283,7 +283,8 @@ def _run(
     seen: dict[str, Any] = {}
 
     def replace(_op: str, name: str, value: Any) -> Any:
-        new = bench.with_error(value, *errors[name]) if name in errors else None
+        off = name in errors and (name in wanted or not keeps_own(subject.baseline, name))
+        new = bench.with_error(value, *errors[name]) if off else None
         if name in wanted:
             seen[name] = bench.kept(value if new is None else new)
         return new

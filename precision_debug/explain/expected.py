@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..protocols import Workbench
+from ..protocols import Workbench, keeps_own
 from ..records import Row
 from .effects import Sink, measure_error_at
 from .operators import MOVE, SELECT, SUM_UP, find_shape_makers, plain_type
@@ -51,7 +51,7 @@ def _predict_by_shaking(
     shake = _make_shaker(subject, bench, draw=draw)
 
     def replace(op: str, name: str, value: Any) -> Any:
-        new = shake(op, name, value)
+        new = shake(op, name, value) if name in wanted or not keeps_own(subject.baseline, name) else None
         if name in wanted:
             seen[name] = bench.kept(value if new is None else new)
         return new
@@ -79,7 +79,9 @@ def run_shaken(
     shake = _make_shaker(subject, bench, draw=draw, chosen=False, times=math.sqrt(2), also=also)
 
     def replace(op: str, name: str, value: Any) -> Any:
-        new = kept[name] if name in kept and kept[name].shape == value.shape else shake(op, name, value)
+        new = kept[name] if name in kept and kept[name].shape == value.shape else None
+        if new is None and (name in wanted or not keeps_own(subject.baseline, name)):
+            new = shake(op, name, value)
         if name in wanted:
             seen[name] = bench.kept(value if new is None or (own and name in kept) else new)
         return new

@@ -14,6 +14,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.born import compute_finite_l2
 from ..numbers.narrowing import narrow_type, round_values
 from ..pairing.align import strip_iteration
+from ..protocols import keeps_own
 from ..records import Comparison, Culprit, TensorMeta
 from .casts import list_tensors_on_the_way
 from .criteria import FAR, HALF, STRONG
@@ -278,7 +279,8 @@ def _measure_share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: S
     seen: list[Any] = []
 
     def replace(_op: str, name: str, value: Any) -> Any:
-        new = bench.with_error(value, *errors[name]) if name in errors else None
+        off = name in errors and (name == sink.name or not keeps_own(subject.baseline, name))
+        new = bench.with_error(value, *errors[name]) if off else None
         if name == sink.name:
             seen.append(bench.kept(value if new is None else new))
         return new

@@ -17,7 +17,7 @@ from ..numbers.arrays import as_array
 from ..numbers.born import is_broken, may_be_mask
 from ..observe.lockstep import Meeting, run_both
 from ..observe.store import Loans
-from ..protocols import BaselineStore, PutsKnown, Workbench
+from ..protocols import BaselineStore, PutsKnown, Workbench, keeps_own
 from ..records import Comparison, Introduced, TensorStats
 from .casts import CastLoss, Casts
 from .subject import Subject
@@ -223,6 +223,8 @@ def _run_isolated(
         if target is None:
             return None
         value = passing.put(name, to_array(value))
+        if keeps_own(subject.baseline, name):
+            return None
         if (own := own_of(name, value)) is not None:
             held = _as_held(subject, target, own)
             return own if held is None else held
@@ -238,6 +240,7 @@ def _run_isolated(
         wrong = bench.lasting(to_array(value))
         same = note(base, exact, wrong) and subject.moves_on(base) and not subject.broken(base)
         own = own_of(base, exact)
+        same = same or (keeps_own(subject.target, name) and name not in casts.names)
         put = passing.taken(base, exact if own is None else own, wrong, same=same)
         if name in casts.names:
             casts.see(name, np.array(bench.host(wrong if put is None else put)))
@@ -543,7 +546,7 @@ def measure_inherited_errors(subject: Subject, folder: Path) -> dict[str, float]
                 return None
             made = bench.lasting(to_array(value))
             _start(subject, name, plain.get(name), made, functools.partial(found.setdefault, name))
-            return passing.taken(name, stored, made)
+            return passing.taken(name, stored, made, same=keeps_own(subject.baseline, name))
 
         def target() -> Any:
             outputs = subject.target.run(subject.feeds_of_target, of_target, frozenset(partner))

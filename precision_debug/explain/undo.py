@@ -59,6 +59,20 @@ _NOTHING = 1e-4
 """Of the second largest slice's size: what is smaller is pruned, and loses nothing."""
 
 
+def _make_lookup(case: Case, source: str, given: Array) -> Callable[[Mapping[str, Array]], Array | None]:
+    """Of rows of a table that integers choose, of which only those are brought to float64."""
+    ((weight, table),) = case.constants.items()
+
+    def look_up(changed: Mapping[str, Array]) -> Array | None:
+        places, rows = np.asarray(changed.get(source, given)), np.asarray(changed.get(weight, table))
+        if not rows.ndim or not ((places >= 0) & (places < len(rows))).all():
+            return None
+        got = rows[places].astype(np.float64)
+        return got.reshape(case.exact.shape) if got.size == case.exact.size else None
+
+    return look_up
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """An operator that ran alone. exact, wrong: its result in the baseline's and in the target's arithmetic, float64.
@@ -441,7 +455,7 @@ def _undo_stored_constants(case: Case, evidence: Evidence) -> Array | None:
 def _undo_weight_rounding(case: Case, evidence: Evidence) -> Array | None:
     """Return the weight that it was made of in the place of what the quantiser's file holds."""
     pair = find_weights_in_few_bits(case.subject, case.name).get(evidence["weight"])
-    return None if pair is None else case.without_error_of({evidence["weight"]: pair[1].astype(np.float32)})
+    return None if pair is None else case.without_error_of({evidence["weight"]: pair[1].astype(np.float32, copy=False)})
 
 
 _FOLDED = 4.0
@@ -581,9 +595,12 @@ def _list_source_names(subject: Subject) -> Mapping[str, str]:
 
 
 def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """Of an operator of one tensor and constants in any framework: the product or the arithmetic that reproduces it."""
+    """Of an operator of one tensor and constants in any framework: the lookup, the product or the arithmetic that
+    reproduces it."""
     sources = case.subject.sources(case.name)
     given = case.given(sources[0]) if len(sources) == 1 else None
+    if given is not None and given.dtype.kind in "iu" and len(case.constants) == 1:
+        return _make_lookup(case, sources[0], given)
     if given is None or not 1 <= len(case.constants) <= 2 or given.dtype.kind != "f":
         return None
     weight: str

@@ -8,7 +8,7 @@ log-probabilities and probabilities, and the importance ratio exp(sum(baseline -
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ _LEAST_CLASSES = 8
 _NO_TOKENS = ("mask", "position", "type", "segment", "label", "length", "cache")
 """Words in the names of whole numbers that are no tokens."""
 
-_AT_ONCE = 1 << 24
+_AT_ONCE = 1 << 20
 """Logits that are made float64 at a time."""
 
 
@@ -242,10 +242,11 @@ def _flatten_logits(logits: Any) -> Array:
     return array.reshape(-1, array.shape[-1])
 
 
-def _iterate_blocks(lines: Array) -> list[tuple[int, Array]]:
+def _iterate_blocks(lines: Array) -> Iterator[tuple[int, Array]]:
     """In float64, some lines at a time."""
     step = max(1, _AT_ONCE // max(1, lines.shape[-1]))
-    return [(n, lines[n : n + step].astype(np.float64)) for n in range(0, len(lines), step)]
+    for n in range(0, len(lines), step):
+        yield n, lines[n : n + step].astype(np.float64)
 
 
 def _log_softmax(logits: Array) -> Array:

@@ -21,6 +21,10 @@ from ..errors import OutputError
 __all__ = ["Loans", "Store"]
 
 
+_AT_ONCE = 1 << 22
+"""Bytes that are brought into order at a time, to be written."""
+
+
 class Store:
     """Owns a copy of every array put into it, by key, in the order of arrival.
 
@@ -102,7 +106,11 @@ class Store:
         path = self._folder / f"{self._files:06d}.raw"
         try:
             with path.open("wb") as file:
-                file.write(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+                rows = np.atleast_1d(array)
+                some = max(1, _AT_ONCE * len(rows) // array.nbytes)
+                for first in range(0, len(rows), some):  # a view in another order is not copied whole
+                    part = np.ascontiguousarray(rows[first : first + some])
+                    file.write(part.view(np.uint8).reshape(-1).data)
         except OSError as error:
             path.unlink(missing_ok=True)
             raise OutputError(

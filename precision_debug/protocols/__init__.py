@@ -78,6 +78,7 @@ __all__ = [
     "demand",
     "is_line",
     "is_switch",
+    "keeps_own",
     "progress_to",
     "tell",
     "without",
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
         Replace,
         Replacer,
         Session,
+        keeps_own,
         progress_to,
         tell,
     )
@@ -178,7 +180,8 @@ __getattr__ = make_lazy_exports(
             "is_switch without"
         ),
         "session": (
-            "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session progress_to tell"
+            "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session keeps_own "
+            "progress_to tell"
         ),
         "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },

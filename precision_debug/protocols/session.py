@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Executed", "OneRun", "PrecisionReader", "ProgressReader", "PutsKnown", "Replace", "Replacer", "Session",
-    "progress_to", "tell",
+    "keeps_own", "progress_to", "tell",
 ]  # fmt: skip
 
 
@@ -97,7 +97,9 @@ class Replacer(Session, Protocol):
     """A session that can go on with other values than it computed, where the engine allows it (``Session.replacer``).
 
     It is what runs an operator alone: fed with the other run's inputs, or with one operator's error and no other.
-    One whose tensors are not to be brought to the host for that has a ``workbench`` (see Workbench).
+    One whose tensors are not to be brought to the host for that has a ``workbench`` (see Workbench). One that keeps its
+    own value of some tensors whatever is put (views of parameters) has their names in ``fixed``, each when it is shown
+    at the latest: see ``keeps_own``.
     """
 
     @property
@@ -119,6 +121,12 @@ class Replacer(Session, Protocol):
 
     def operator(self, name: str) -> Operator | None:
         """Return the operator that makes a tensor, with the constants that it reads; None where that is not known."""
+
+
+def keeps_own(session: Session, name: str) -> bool:
+    """Return whether a session is known to go on with its own value of a tensor, so that nothing need be made for it: a
+    view of a table of embeddings is as large as the table."""
+    return name in getattr(session.replacer, "fixed", ())
 
 
 # In which precision a session's operators really ran, as the engine shows it and not as it was asked for.

@@ -257,7 +257,7 @@ class Trace:
                 if facts.shares and not several:
                     self._share(value, inputs)
                 if self._replacing is not None:
-                    self._replacing.note(full, func, args, kwargs, read_too)
+                    self._replacing.note(full, func, args, kwargs, read_too, moved=moved)
                 self._tell(
                     full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen, call=call,
                     written=facts.writes, replaced=not moved,
@@ -323,7 +323,7 @@ class Trace:
                 self.metas.append(known)
             if isinstance(one, torch.Tensor):
                 value = one
-                replacing.note(full, func, args, kwargs, constants)
+                replacing.note(full, func, args, kwargs, constants, moved=moved)
             elif isinstance(one, (bool, int, float, complex)) and not shown:
                 value = torch.tensor(one)
             else:
