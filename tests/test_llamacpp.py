@@ -101,6 +101,16 @@ def test_a_conversion_fault_is_named_with_its_first_operator(
         assert culprit in report.first_mismatch.name
 
 
+def test_a_table_in_few_bits_is_named_by_its_exchange(tmp_path: Path, good: Path) -> None:
+    """A lookup of whole numbers, which no product or arithmetic of floats reproduces."""
+    path = gguf_files.write(tmp_path / "m.gguf", "Q4_0", keep=lambda name: name != "token_embd.weight")
+    found = compare(path, good, kv_cache="f32", flash_attention="off").explanation.culprits
+    assert [(one.name, one.cause, one.evidence["weight"]) for one in found] == [
+        ("embd", "few_bits", "token_embd.weight")
+    ]
+    assert found[0].evidence["left"] < 1e-3
+
+
 def test_epsilon_is_named_where_the_arithmetic_is_float32(tmp_path: Path, good: Path) -> None:
     """As deployed, keys and values in F16 lose more than an epsilon of 1e-2 changes."""
     report = compare(gguf_files.write(tmp_path / "m.gguf", eps=1e-2), good, "gguf_fp32")
@@ -288,6 +298,20 @@ def test_the_example_is_what_its_page_says(tmp_path: Path, capsys: pytest.Captur
                  "gguf_cpu", "--inputs", f"{tmp_path}/ids.npz", "--output", f"{tmp_path}/{name}.json"]  # fmt: skip
         assert main(words) == status
     assert "freq_base" in capsys.readouterr().out
+
+
+def test_what_a_search_leaves_is_held_against_the_same_tokens_with_nothing_kept(tmp_path: Path) -> None:
+    """The tutorial's command: tokens that an earlier set missed have joined those that choose."""
+    subprocess.run([sys.executable, str(gguf_files.MAKE), str(tmp_path)], check=True)
+    status = main([
+        "search", "--model_file", f"{tmp_path}/Q8_0.gguf", "--baseline_model", f"{tmp_path}/F32.gguf", "--quiet",
+        "--run_mode", "gguf_cpu", "--inputs", f"{tmp_path}/ids.npz", "--held_out", f"{tmp_path}/other_ids.npz",
+        "--on", "kl", "--limit", "50%", "--option", f"keep_from={tmp_path}/F32.gguf", "--output", f"{tmp_path}/s.json",
+    ])  # fmt: skip
+    fix = precision_debug.Report.load(tmp_path / "s.json").fix
+    assert fix is not None
+    nothing = next(point for point in fix.trade if not point.kept)
+    assert (status, fix.samples, fix.before) == (0, 2, nothing.error)
 
 
 def test_a_search_halves_the_kl_on_tokens_that_did_not_choose(tmp_path: Path, good: Path) -> None:

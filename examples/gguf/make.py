@@ -2,7 +2,8 @@
 
     python make.py FOLDER
 
-writes F32.gguf, the same model in Q8_0, the same again with another rope theta, and the token ids for --inputs.
+writes F32.gguf, the same model in Q8_0, the same again with another rope theta, and token ids for --inputs and, others,
+for --held_out.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def main(folder: Path) -> None:
     write(folder / "Q8_0.gguf", "Q8_0")
     write(folder / "wrong_theta.gguf", "Q8_0", theta=1e6)
     np.savez(folder / "ids.npz", input_ids=ids())
+    np.savez(folder / "other_ids.npz", input_ids=ids(seed=1))
 
 
 if __name__ == "__main__":

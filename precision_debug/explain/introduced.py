@@ -278,21 +278,28 @@ def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], 
     """Tell of each operator what the baseline's and the target's arithmetic make of the target's inputs."""
     partner = subject.partner
     target_of = {base: target for target, base in partner.items()}
+    lasting: dict[str, Array] = {}  # views of the target's parameters, which no run writes: not copied
 
     def of_target(_op: str, name: str, value: Any, /) -> None:
         base = partner.get(name)
-        if base is not None and base not in waiting:
-            waiting.put(base, as_array(value, name=name))
+        if base is not None and base not in waiting and base not in lasting:
+            array = as_array(value, name=name)
+            if keeps_own(subject.target, name):
+                lasting[base] = array
+            else:
+                waiting.put(base, array)
 
     def of_baseline(_op: str, name: str, value: Any, /) -> Any:
         if name not in target_of:
             return None
-        wrong = waiting.get(name)
+        held = lasting.pop(name, None)
+        wrong = waiting.get(name) if held is None else held
         if wrong is None:
             return None
         exact = np.asarray(value)
         note(name, exact, wrong)
-        put = np.array(wrong) if exact.shape == wrong.shape and is_same_kind(exact, wrong) else None
+        fits = exact.shape == wrong.shape and is_same_kind(exact, wrong) and not keeps_own(subject.baseline, name)
+        put = np.array(wrong) if fits else None
         waiting.drop(name)
         return put
 

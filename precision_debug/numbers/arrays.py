@@ -105,7 +105,7 @@ def _from_torch(tensor: Any) -> Array:
     if str(plain.dtype) == "torch.float4_e2m1fn_x2":
         return _unpack_four_bits(plain.contiguous().view(torch.uint8).numpy())
     if plain.is_floating_point() and (plain.element_size() == 1 or plain.dtype == torch.bfloat16):
-        plain = plain.contiguous().view(getattr(torch, _BYTES[plain.element_size()]))
+        plain = plain.view(getattr(torch, _BYTES[plain.element_size()]))
     array: Array = plain.numpy()
     return array
 

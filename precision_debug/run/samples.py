@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -119,11 +120,14 @@ def _is_causal(both: OpenPair, feeds: Feeds, roles: Roles, base: Any) -> bool:
 
 
 def _measure_moved(before: Any, after: Any) -> float:
-    """Return the relative L2 distance of what is finite."""
-    one, other = np.asarray(before, np.float64), np.asarray(after, np.float64)
-    fair = np.isfinite(one) & np.isfinite(other)
-    size = float(np.sum(np.square(one[fair])))
-    return float(np.sqrt(np.sum(np.square((other - one)[fair])) / size)) if size else 0.0
+    """Return the relative L2 distance of what is finite, of lines of logits."""
+    size = off = 0.0
+    for line, there in zip(before, after, strict=True):
+        one, other = np.asarray(line, np.float64), np.asarray(there, np.float64)
+        fair = np.isfinite(one) & np.isfinite(other)
+        size += float(np.sum(np.square(one[fair])))
+        off += float(np.sum(np.square((other - one)[fair])))
+    return math.sqrt(off / size) if size else 0.0
 
 
 # One sample through two open sessions: each tensor's row is told as it is finished.

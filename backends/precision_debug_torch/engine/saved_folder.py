@@ -87,12 +87,20 @@ def list_left_unpacked(path: str) -> tuple[str, ...]:
     )
 
 
+def _typed(dtype: Any) -> dict[str, Any]:
+    """Return the argument for a model's type, as this release of transformers calls it: it warns of the other word."""
+    import transformers
+
+    numbers = [int(part) for part in transformers.__version__.split(".")[:2]]
+    return {"dtype" if numbers >= [4, 56] else "torch_dtype": dtype}
+
+
 def _load_module(kind: Any, path: str, dtype: Any) -> Any:
     """Return the module, packed weights as the numbers that they stand for."""
     packed = packed_folder(path)
     if packed is None:
         module, told = kind.from_pretrained(
-            path, torch_dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
+            path, **_typed(dtype), local_files_only=True, use_safetensors=True, output_loading_info=True
         )
         if told["missing_keys"]:  # they are drawn at random
             raise ModelError(f"lacks the model's {sorted(told['missing_keys'])[0]}", where=path, hint=_FACTORY)
@@ -100,7 +108,7 @@ def _load_module(kind: Any, path: str, dtype: Any) -> Any:
     config = _plain_config(kind, path)
     state = unpack_state(config_of(Path(path)), packed, Path(path))
     module, told = kind.from_pretrained(
-        None, config=config, state_dict=state, torch_dtype=dtype, output_loading_info=True
+        None, config=config, state_dict=state, **_typed(dtype), output_loading_info=True
     )
     if told["missing_keys"]:  # they would be drawn at random
         what = f"its packed weights have other names than the model's, which lacks {sorted(told['missing_keys'])[0]}"

@@ -431,7 +431,7 @@ class _Search:
             found, kept = dataclasses.replace(found, state="not possible"), frozenset()
         best = self._best_trade(trials, found)
         joined = frozenset[int]()
-        after = self._error_of(trials, kept)
+        after, first = self._error_of(trials, kept), self._error_of(trials, frozenset())  # of the same inputs
         artefacts: tuple[Artefact, ...] = ()
         obeyed: tuple[str, ...] = ()
         if found.state == "found":
@@ -459,9 +459,9 @@ class _Search:
             units=self.units.operators, unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
             again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
             builds=1 + trials.opened, simulation=self.simulation,
-            before=low.error, after=after, limit=self.criterion.words, minimal=found.minimal,
-            samples=len(self.unseen.seen) + len(self.unseen.used), held_out=len(self.unseen.now), held=held,
-            trade=trade, artefacts=artefacts,
+            before=low.error if first is None else first, after=after, limit=self.criterion.words,
+            minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used), held=held,
+            held_out=len(self.unseen.now), trade=trade, artefacts=artefacts,
             obeyed=obeyed, was=self.was, still=self._executed(trials, kept) if kept else None,
             whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
             whole_still=whole.executed if whole is not None else None,
