@@ -44,7 +44,7 @@ BATCHES = {
     "eleventh": ("eleventh_onnx", "eleventh_torch"),
     "twelfth": ("twelfth.files", "twelfth.torch_cases", "twelfth.others"),
     "thirteenth": ("thirteenth_onnx", "thirteenth_torch"),
-    "fourteenth": ("fourteenth_onnx", "fourteenth_torch"),
+    "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
 }
 
 
