@@ -55,6 +55,18 @@ def test_a_baseline_that_was_fused_pairs_by_its_origin() -> None:
     assert pairs(result) == {"relu_1": ("fused_7", "graph metadata")}
 
 
+def test_the_only_outputs_of_two_files_are_partners() -> None:
+    """Whatever a program's counting calls them: two of them, or of other shapes, are not."""
+    base, other = meta("add_1", shape=(2, 4), is_output=True), meta("add_2", shape=(2, 4), is_output=True)
+    inner = meta("inner", shape=(2, 4))
+    found = pairs(align([inner, base], [other], two_files=True))
+    assert list(found) == ["add_2"]
+    assert found["add_2"][0] == "add_1"
+    assert not align([base], [other]).pairs
+    assert not align([base], [dataclasses.replace(other, shape=(4, 2))], two_files=True).pairs
+    assert not align([base, dataclasses.replace(base, name="add_0")], [other], two_files=True).pairs
+
+
 def test_nothing_pairs_by_position() -> None:
     assert not align([meta("a")], [meta("b")]).pairs
 

@@ -8,6 +8,7 @@ Each loop is a real one of torch; a name of a fault tells the step at which it i
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from planted.fourteenth_others import LOOPS, Loop
 from torch import nn
 from torch.nn import functional
 
@@ -24,6 +26,7 @@ from precision_debug.cli import main
 from precision_debug.products.training.training_faults import (
     count_steps_with_band,
     find_first_departure,
+    find_not_given,
     find_untrained,
 )
 from precision_debug.recording.training_log import read_log
@@ -53,10 +56,11 @@ def loop(
     folder: Path, make: Callable[[Any], Any] = lambda p: torch.optim.AdamW(p, lr=1e-3), *, net: Any = None,
     at: Callable[[int, Any], None] = lambda step, optimiser: None, cut: int = STEPS, dtype: Any = torch.float32,
     schedule: Any = None, clip: float = 0.0, scale: float = 0.0, unscale: int = STEPS, every: int = 1,
-    value: float = 0.0, times: int = 1,
+    value: float = 0.0, times: int = 1, kept: int = STEPS, set_to_none: bool = True,
 ) -> None:  # fmt: skip
     """Train. at: is called before a step. cut: from this step on the embedding is detached. scale: GradScaler's first.
-    unscale: up to this step gradients are unscaled before they are clipped."""
+    unscale: up to this step gradients are unscaled before they are clipped. kept: from this step on they are not set
+    back."""
     net = Net().to(dtype) if net is None else net
     optimiser = make(net.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1.0, enabled=bool(scale))
@@ -77,7 +81,8 @@ def loop(
             scaler.update()
             if scheduled is not None:
                 scheduled.step()
-            optimiser.zero_grad()
+            if step < kept:
+                optimiser.zero_grad(set_to_none=set_to_none)
 
 
 def raised(factor: float, start: int) -> Callable[[int, Any], None]:
@@ -132,6 +137,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "rate_of_nothing": (lambda f: loop(f, sgd(1e-6)), "tiny", 0),
     "decay_in_bf16": (lambda f: loop(f, adamw(3e-3, weight_decay=0.1), dtype=torch.bfloat16), "undecayed", 0),
     "underflow": (lambda f: loop(f, net=Underflowing()), "zeros", 0),
+    "kept_from_15": (lambda f: loop(f, sgd(0.01), kept=15), "kept", 16),
+    "kept_always_while_scaled": (lambda f: loop(f, kept=0, scale=1024.0, times=2), "kept", 1),
     "long_steps_at_20": (lambda f: loop(f, lambda p: Lengthening(p, lr=1e-3)), "update", 20),
 }
 """Loop, what is found, and the step."""
@@ -147,6 +154,14 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
     assert (found.what, found.step) == (what, step)
     assert main(["training", str(tmp_path), "--lang", "zh"]) == 1
     assert f"第 {step} 步" in capsys.readouterr().out or what == "undecayed" or found.usual == 1
+
+
+@pytest.mark.parametrize("one", LOOPS, ids=lambda one: one.name)
+def test_loops_of_the_fourteenth_batch(one: Loop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one.run(tmp_path)
+    assert main(["training", str(tmp_path), "--lang", "en"]) == one.status
+    told = capsys.readouterr().out
+    assert all(re.search(word, told) for word in one.words), told
 
 
 def restarts(optimiser: Any) -> Any:
@@ -286,6 +301,7 @@ HEALTHY: dict[str, Callable[[Path], None]] = {
     "overfitted": overfitted,
     "fused_and_scaled": lambda f: loop(f, fused, scale=2.0**127),
     "clipped_right": lambda f: loop(f, sgd(), clip=0.1, scale=65536.0),
+    "set_to_zeros": lambda f: loop(f, sgd(), set_to_none=False),
     "accumulated": lambda f: loop(f, times=4),
     "fine_tuned": lambda f: loop(f, adamw(1e-6, weight_decay=0.1)),
     "amsgrad": lambda f: loop(f, adamw(1e-3, amsgrad=True)),
@@ -306,6 +322,20 @@ def test_healthy_loops_are_not_blamed(name: str, tmp_path: Path) -> None:
     assert (never.names if never is not None else ()) == (
         ("pooler.bias", "pooler.weight") if name == "experts" else ()
     )
+
+
+def test_what_the_optimiser_was_not_given_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A head that has gradients and never moves; where another optimiser moves it, it is not told."""
+    net = Net()
+    given = [one for name, one in net.named_parameters() if not name.startswith("o.")]
+    loop(tmp_path / "head", lambda _: torch.optim.SGD(given, lr=0.1), net=net)
+    found = find_not_given(read_log(tmp_path / "head"))
+    assert found is not None
+    assert found.names == ("o.bias", "o.weight")
+    assert main(["training", str(tmp_path / "head"), "--lang", "en"]) == 0  # it may be meant
+    assert "o.weight" in capsys.readouterr().out
+    adversaries(tmp_path / "two")
+    assert find_not_given(read_log(tmp_path / "two")) is None
 
 
 def test_a_log_of_an_earlier_version_is_read(tmp_path: Path) -> None:

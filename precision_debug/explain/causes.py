@@ -348,7 +348,9 @@ def _cause_born_there(one: _Operator) -> Told | None:
     if infinite := [weight for weight, values in one.constants.items() if not np.isfinite(values).all()]:
         return "infinite_constant", {"weight": infinite[0], "count": found.born_nan + found.born_inf}
     reaches = REACH_FURTHER - SQUARE_NOTHING
-    if one.narrow not in WIDE and (one.types & reaches or one.largest_input > one.limit):
+    if one.narrow not in WIDE and one.largest_input > one.limit:
+        return "range_inside", {"largest": one.largest_input, "limit": one.limit, "read": one.largest_input}
+    if one.narrow not in WIDE and one.types & reaches:
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
     return "born", describe_born(one.subject, one.name, found.born_nan, found.born_inf)
 

@@ -69,7 +69,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         if mine is None or theirs is None:
             continue
         # inside a fused region equal names do not tell that the operators are the same
-        if row is not None or (mine.op_type == theirs.op_type and _reads_the_same(subject, meta)):
+        if row is not None or (mine.op_type == theirs.op_type and _is_same_place(subject, meta, name)):
             parts.append((meta, row, held, mine, theirs))
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
@@ -84,7 +84,9 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
                 subject, case, mine, theirs, meta.name
             )
         else:
-            difference = _compare_operators(mine, theirs, meta.name, _count_axes(subject, meta), case)
+            difference = _find_operator_before_constant(subject, meta, row, mine, theirs) or _compare_operators(
+                mine, theirs, meta.name, _count_axes(subject, meta), case
+            )
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
@@ -319,6 +321,40 @@ def _reads_the_same(subject: Subject, meta: TensorMeta) -> bool:
     what it alone does moves the numbers of those that come after."""
     there = subject.targets.get(meta.name)
     return there is None or tuple(subject.partner.get(name, name) for name in there.inputs) == meta.inputs
+
+
+def _is_same_place(subject: Subject, meta: TensorMeta, name: str) -> bool:
+    """Return whether the target's operator of the same name stands where this one of a region does: of one that reads
+    constants alone its readers in the region tell, which must read the same beside it."""
+    if meta.inputs:
+        return _reads_the_same(subject, meta)
+    readers = [one for one in subject.region_of.get(name, ()) if meta.name in one.inputs]
+    return not readers or any(_reads_the_same(subject, one) for one in readers)
+
+
+def _find_operator_before_constant(
+    subject: Subject, meta: TensorMeta, row: Row | None, mine: Operator, theirs: Operator
+) -> Evidence:
+    """Return an operator through which one side reads a constant that the other reads as it is; {} where there is
+    none."""
+    baseline, target = subject.operators()
+    there = subject.targets.get(row.target_name if row is not None else meta.name)
+    if target is None or there is None or mine.op_type != theirs.op_type or (
+        len(mine.parameters) == len(theirs.parameters)
+    ):  # fmt: skip
+        return {}
+    ahead = len(mine.parameters) < len(theirs.parameters)  # the baseline has an operator before it
+    side, reads, more = (baseline, meta.inputs, theirs) if ahead else (target, there.inputs, mine)
+    spare = [np.asarray(one) for one in more.parameters.values()]
+    for read in reads:
+        made = subject.meta_of.get(read) if ahead else subject.targets.get(read)
+        found = side.operator(read)
+        if made is None or made.inputs or found is None or not _acts(found.op_type):
+            continue
+        if any(_hold_same_numbers(one, np.asarray(held)) for one in spare for held in found.parameters.values()):
+            sides = (found.op_type, say("is_missing")) if ahead else (say("is_missing"), found.op_type)
+            return {"what": say("an_operator"), "name": read, "base": sides[0], "target": sides[1]}
+    return {}
 
 
 def _count_axes(subject: Subject, meta: TensorMeta) -> tuple[int, int] | None:

@@ -162,6 +162,8 @@ def align(
     pairing.by_rounded_form()
     strangers = pairing.by_equal_name()
     pairing.by_quantised_form()
+    if two_files:
+        pairing.by_last_output()
     if two_files and not strangers:
         pairing.by_computation()
     return pairing.past_dropped_clamps(strangers)
@@ -274,6 +276,13 @@ class _Pairing:
         for meta, name in _list_quantised_forms(self.baseline, self.target):
             if meta.name not in self.pairs and not _is_raw_integers(meta, self.by_name.get(name)):
                 self.claim(meta, self.by_name.get(name), "graph metadata")
+
+    def by_last_output(self) -> None:
+        """By being the only output without a partner on either side, where both are of one shape and type."""
+        base = [meta for meta in self.baseline if meta.is_output and meta.name not in self.taken]
+        ours = [meta for meta in self.target if meta.is_output and meta.name not in self.pairs]
+        if len(base) == len(ours) == 1 and (base[0].shape, base[0].dtype) == (ours[0].shape, ours[0].dtype):
+            self.claim(ours[0], base[0], "outputs of the model, the only ones of this shape and type")
 
     def by_computation(self) -> None:
         """Of two files that are one graph but for names: by what computes each tensor."""

@@ -234,13 +234,18 @@ CAUSES: Mapping[str, Cause] = {
                 "overflow inside the operator: {gone} results that the type can hold became 0, whole rows at once,"
                 " because their divisor exceeds {limit}",
                 "算子内部上溢：有 {gone} 个该类型可以表示的结果整行变为 0，因其除数超过 {limit}",
-            )
+            ),
+            "read": Wording(
+                "overflow of what it reads: its inputs reach {read}, above the type's maximum of {limit}, and are"
+                " infinite in it",
+                "输入上溢：其输入达到 {read}，超过该类型的最大值 {limit}，在该类型中为无穷大",
+            ),
         },
         why=Wording(
             "overflow inside the operator: inputs up to {largest} exceed {limit} when squared, summed or exponentiated",
             "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
         ),
-        evidence={"largest": _FIGURE, "limit": _FIGURE, "gone": _COUNT},
+        evidence={"largest": _FIGURE, "limit": _FIGURE, "gone": _COUNT, "read": _FIGURE},
         out_of_range="above",
     ),
     "underflow": Cause(

@@ -1,7 +1,8 @@
 """What was kept of a training run: numbers of each parameter at some of its steps, one step a line of a file.
 
 A line is {"step": 300, "scale": 65536.0, "without": ["old.weight"], "parameters": {"fc.weight": [norm, zeros, below,
-broken, size, moved, rate, decay, undecayed, still]}}; earlier versions wrote six numbers, and no "without".
+broken, size, moved, rate, decay, undecayed, still]}}, with "kept": true where a step before is in these gradients;
+earlier versions wrote six numbers, and no "without".
 """
 
 from __future__ import annotations
@@ -61,19 +62,20 @@ class StepNumbers:
     """The recorded numbers of one training step.
 
     scale: what its loss was multiplied by. without: parameters that ask for a gradient, that this optimiser moves, and
-    that had none."""
+    that had none. kept: its gradients were added to those of the step before, which nobody had set back."""
 
     step: int
     scale: float = 1.0
     parameters: Mapping[str, ParameterNumbers] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
+    kept: bool = False
 
 
 def encode_step(numbers: StepNumbers) -> str:
     """Return a step as one line of the file."""
     line = {
         "step": numbers.step, "scale": numbers.scale, "without": sorted(numbers.without),
-        "parameters": encode_parameters(numbers),
+        "parameters": encode_parameters(numbers), **({"kept": True} if numbers.kept else {}),
     }  # fmt: skip
     return json.dumps(line) + "\n"
 
@@ -128,7 +130,7 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
         entry = json.loads(line)
         yield StepNumbers(
             step=int(entry["step"]), scale=float(entry["scale"]), parameters=decode_parameters(entry["parameters"]),
-            without=frozenset(map(str, entry.get("without", ()))),
+            without=frozenset(map(str, entry.get("without", ()))), kept=bool(entry.get("kept")),
         )  # fmt: skip
 
 

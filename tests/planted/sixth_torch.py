@@ -139,7 +139,8 @@ def window_of_a_running_sum() -> Any:
 _named("cumsum", "slice slice#1 slice#2 slice#3 sub")
 
 
-@unseen("random", "torch_bf16 torch_compile", baseline="torch_fp32", says="drops values at random")
+# labelled status 0 at first: two runs of it in float64 differ by 49 %, so that no pass is proven
+@unseen("random", "torch_bf16 torch_compile", baseline="torch_fp32", says="drops values at random", status=1)
 def dropout_in_a_trained_module() -> Any:
     """Its author called F.dropout without training=self.training; both runs draw the same, so nobody is accused."""
 

@@ -14,7 +14,14 @@ import numpy as np
 
 from ...recording.training_log import ParameterNumbers, StepNumbers
 
-__all__ = ["Departure", "Untrained", "count_steps_with_band", "find_first_departure", "find_untrained"]
+__all__ = [
+    "Departure",
+    "Untrained",
+    "count_steps_with_band",
+    "find_first_departure",
+    "find_not_given",
+    "find_untrained",
+]
 
 _FEW = 5
 """Steps that make a band: before there are so many, only what is not finite leaves it."""
@@ -49,7 +56,7 @@ _DECAYED, _UNDECAYED = 2e-3, 0.5
 """Share of a parameter that weight decay was to take off it over the log, and share of the elements that it could not
 change."""
 
-_GRAVE = {"broken": 6, "rate": 5, "clipped": 4, "gone": 3, "zeros": 3, "still": 3, "tiny": 2, "update": 2}
+_GRAVE = {"broken": 6, "rate": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3, "still": 3, "tiny": 2, "update": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +66,8 @@ class Departure:
     what: "broken" (value: elements), "zeros" (share), "larger" or "smaller" (norm), each against ``usual``, the median
     before; "gone": its gradient is there no more; "still": value of its elements never change although they have a
     gradient; "tiny": the model's updates over its parameters are value; "clipped": the total norm times ``usual``, the
-    loss scale, is always value; "rate": the learning rate is value, and was usual at most; "update": the same of the
+    loss scale, is always value; "kept": gradients are added to those of the step before, and the norm of all is value,
+    where it was ``usual``; "rate": the learning rate is value, and was usual at most; "update": the same of the
     model's update over its parameters; "undecayed": of its elements ``usual`` is not changed by a decay of value.
     parameters: how many have it."""
 
@@ -73,7 +81,7 @@ class Departure:
 
 @dataclass(frozen=True, kw_only=True)
 class Untrained:
-    """Parameters that ask for a gradient and never had one, in the order of their names; no fault where it is meant."""
+    """Parameters that ask for a gradient and are not trained, by the order of names; no fault where it is meant."""
 
     names: tuple[str, ...]
 
@@ -87,6 +95,19 @@ def find_untrained(steps: Sequence[StepNumbers]) -> Untrained | None:
     """Return what was without a gradient in every step; None where nothing was."""
     never = frozenset.intersection(*(one.without for one in steps)) if steps else frozenset()
     return Untrained(names=tuple(sorted(never))) if never else None
+
+
+def find_not_given(steps: Sequence[StepNumbers]) -> Untrained | None:
+    """Return what had gradients, is in no group of the optimiser, and never changed: nobody moves it."""
+    last = [step.parameters for step in steps[-_FEW:]]
+    if len(steps) <= _FEW:
+        return None
+    names = (
+        name for name in last[-1]
+        if all(name in step and step[name].rate is None and step[name].still == 1 for step in last)
+    )  # fmt: skip
+    found = tuple(sorted(names))
+    return Untrained(names=found) if found else None
 
 
 def find_first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
@@ -206,6 +227,7 @@ def _find_lasting_departures(steps: Sequence[StepNumbers]) -> list[Departure | N
         still, tiny = (still, None) if 2 * still.parameters > tiny.parameters else (None, tiny)
     return [
         _find_clipped_scaled(steps),
+        _find_kept_gradients(steps),
         _find_vanished_gradient(steps),
         _find_dead_gradient(steps),
         still,
@@ -237,6 +259,19 @@ def _find_clipped_scaled(steps: Sequence[StepNumbers]) -> Departure | None:
     return Departure(
         step=step.step, parameter=name, what="clipped", value=last, usual=step.scale, parameters=len(step.parameters)
     )
+
+
+def _find_kept_gradients(steps: Sequence[StepNumbers]) -> Departure | None:
+    """Nobody sets gradients back: each step is added to those before it."""
+    if (begin := _find_last_run([step.kept for step in steps])) is None:
+        return None
+    first, last = steps[begin], steps[-1]
+    name = max(last.parameters, key=lambda one: last.parameters[one].norm)
+    before = [_total_norm(one) for one in steps[:begin]] or [_total_norm(first)]
+    return Departure(
+        step=first.step, parameter=name, what="kept", value=_total_norm(last), usual=float(np.median(before)),
+        parameters=len(last.parameters),
+    )  # fmt: skip
 
 
 def _find_vanished_gradient(steps: Sequence[StepNumbers]) -> Departure | None:

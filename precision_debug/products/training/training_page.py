@@ -12,7 +12,7 @@ from ...report.formats.html.text import both_languages, escape_html, make_small_
 from ...report.words import format_figure, format_percent
 from .training_faults import Departure, Untrained, count_steps_with_band
 
-__all__ = ["describe_departure", "describe_untrained", "make_training_page"]
+__all__ = ["describe_departure", "describe_not_given", "describe_untrained", "make_training_page"]
 
 _DRAWN = 24
 """Parameters whose curves are drawn: those whose gradients change most."""
@@ -107,6 +107,18 @@ def describe_untrained(found: Untrained) -> Text:
     )
 
 
+def describe_not_given(found: Untrained) -> Text:
+    """Return which parameters nobody moves: for the reader to judge."""
+    names = ", ".join(f"`{name}`" for name in found.names[:3])
+    more = f" and {len(found.names) - 3} more" if len(found.names) > 3 else ""
+    more_zh = f" 等 {len(found.names)} 个" if len(found.names) > 3 else ""
+    return Text(
+        f"Never moved: {names}{more}. They have gradients, and the optimiser was not given them. Unless that is meant,"
+        " add them to its parameters.",
+        f"从未改变：{names}{more_zh}。它们有梯度，但未交给优化器。若非有意，请加入优化器的参数。",
+    )
+
+
 def _describe_run_departure(found: Departure) -> Text | None:
     """Return a sentence about updates, rates and what is no more; None for what is told by a gradient's band."""
     name, value, usual, many = (
@@ -145,6 +157,15 @@ def _describe_run_departure(found: Departure) -> Text | None:
             f" loss scale of {usual} is always {value}. Call scaler.unscale_(optimizer) before the clipping.",
             f"自第 {found.step} 步起，梯度在还原损失缩放之前被裁剪：总范数乘以损失缩放 {usual} 恒为 {value}。"
             "请在裁剪之前调用 scaler.unscale_(optimizer)。",
+        )
+    if found.what == "kept":
+        return Text(
+            f"From step {found.step} on, gradients are added to those of the step before: nobody sets them back, and"
+            f" their total norm is {value} at the last step, where it was {usual}. Call optimizer.zero_grad() after"
+            " each step.",
+            f"自第 {found.step} 步起，梯度累加在上一步的梯度之上：没有清零，最后一步的总范数为 {value}，"
+            f"此前为 {usual}。"
+            "请在每一步之后调用 optimizer.zero_grad()。",
         )
     if found.what == "rate":
         return Text(

@@ -22,8 +22,8 @@ from ...report.doubts import describe_doubt
 from ...safety.untrusted import make_visible
 from .rank_faults import RankFault, find_first_rank_fault, find_token_weights
 from .rank_text import describe_missing, rank_table, rank_text, suggest_next, token_text
-from .training_faults import Departure, count_steps_with_band, find_first_departure, find_untrained
-from .training_page import describe_departure, describe_untrained, make_training_page
+from .training_faults import Departure, count_steps_with_band, find_first_departure, find_not_given, find_untrained
+from .training_page import describe_departure, describe_not_given, describe_untrained, make_training_page
 
 __all__ = ["claim_training", "fold_training_claims", "run"]
 
@@ -114,6 +114,8 @@ def run(arguments: Sequence[str]) -> int:
         said = [*(text for text in about if text is not None), *said]
     if (never := find_untrained(steps)) is not None:
         said.append(describe_untrained(never))
+    if (unmoved := find_not_given(steps)) is not None:
+        said.append(describe_not_given(unmoved))
     for text in said:
         print(make_visible(text.of(language)))
     if args.output:

@@ -56,6 +56,23 @@ class _Sample:
         return float((self.touched & (now == self.first)).sum()) / many if many else None
 
 
+@dataclass(kw_only=True)
+class _Left:
+    """What a parameter's gradient was when one arrived to be added, between two steps of the optimiser."""
+
+    arrived: bool = False
+    empty: bool = False
+
+    def look(self, gradient: Any) -> None:
+        self.arrived = True
+        self.empty |= gradient is None or gradient.layout is not torch.strided or not bool(gradient.any())
+
+    @property
+    def kept(self) -> bool:
+        """Whether there was always something that a gradient was added to: the one of the step before."""
+        return self.arrived and not self.empty
+
+
 @contextlib.contextmanager
 def following(
     model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
@@ -83,6 +100,7 @@ class _Follower:
         self._samples: dict[str, _Sample] = {}
         self._decays: dict[str, tuple[float, float]] = {}
         self._depth = 0
+        self._left = _Left()
         self._kept: set[int] = set()
         self._number, self._of = rank_of()
         self._skipped = 0
@@ -97,6 +115,11 @@ class _Follower:
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(self._log)) from error
         self._handles = [optimiser.register_step_pre_hook(self._before), optimiser.register_step_post_hook(self._after)]
+        given = {id(one) for group in optimiser.param_groups for one in group["params"]}  # it sets no others back
+        here = (one for _, one in self._named if id(one) in given)
+        smallest = min(here, key=lambda one: one.numel(), default=None)
+        if smallest is not None:
+            self._handles.append(smallest.register_hook(lambda _: self._look_at_left(smallest)))
         if steps:
             self._handles.append(model.register_forward_pre_hook(self._start, with_kwargs=True, prepend=True))
 
@@ -107,6 +130,11 @@ class _Follower:
             handle.remove()
         if self._rank is not None:
             self._rank.end()
+
+    def _look_at_left(self, parameter: Any) -> None:
+        """A gradient arrives; of a step that is not logged nothing is asked, which a device would have to wait for."""
+        if self._wanted():
+            self._left.look(parameter.grad)
 
     def _wanted(self) -> bool:
         return self.step % self._every == 0
@@ -183,6 +211,7 @@ class _Follower:
             self._tell()
         self.step += 1
         self._skipped = 0
+        self._left = _Left()
 
     def _left_out(self) -> None:
         """A backward pass begins, or all ends, and the optimiser did not do the last one's step."""
@@ -224,7 +253,9 @@ class _Follower:
             if name not in rows and one.requires_grad and id(one) in self._groups
         )  # fmt: skip
         self._sizes.clear()
-        numbers = StepNumbers(step=self.step, scale=self._scale(), parameters=rows, without=without)
+        numbers = StepNumbers(
+            step=self.step, scale=self._scale(), parameters=rows, without=without, kept=self._left.kept
+        )
         if self._rank is not None:
             self._tell_rank(numbers, skipped=False)
             return

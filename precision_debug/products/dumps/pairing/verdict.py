@@ -128,6 +128,8 @@ def note_swapped_inputs(found: SwappedInputs | None, path: str) -> tuple[Reason,
 
 _MOST_FAULTS = 8
 """Faults that get a sentence each; as many more are named."""
+_SOME = 5
+"""Operators of a stretch that are listed before its last one."""
 _LIKELY = 1e-3
 """How far an output may be off before the export is called wrong: ten times agreement.SLACK."""
 
@@ -173,7 +175,12 @@ def list_fault_notes(causes: Causes, path: str) -> tuple[Reason, ...]:
 
 def _describe_fault(causes: Causes, fault: Fault, file: str) -> Reason:
     made = causes.target.producer.get(fault.target)
-    operator = f"{made.op_type} {made.name}" if made is not None else say("its_input")
+    operator: Any = f"{made.op_type} {made.name}" if made is not None else say("its_input")
+    if made is not None and len(fault.operators) > 1:  # what agrees is read by the first of them
+        names = {*fault.operators} - {made.name}
+        before = [one.op_type for one in causes.target.operators if one.name in names]
+        some = before if len(before) <= _SOME else [*before[: _SOME - 1], "…", before[-1]]
+        operator = ", ".join([*some, operator])
     name, output = fault.baseline, fault.target
     place = (
         say("inputs_agree_shape", name=name, operator=operator, output=output)

@@ -1,0 +1,65 @@
+"""One module ported to another: what the two do not share is told as it is, and nothing that merely has its name."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from planted.fourteenth_torch import CASES as OF_TORCH
+
+import precision_debug
+from precision_debug.reasons import say
+from precision_debug.reasons.reason import as_reason
+
+CASES = {one.name: one for one in OF_TORCH}
+
+
+def first_culprit(name: str, folder: Path, *, exchanged: bool = False) -> tuple[Any, Any]:
+    """The report, and who is named first; exchanged: the target's module is the baseline."""
+    case = CASES[name]
+    model, base, feeds = case.make(folder)
+    model, base = (base, model) if exchanged else (model, base)
+    options: dict[str, Any] = {"baseline": case.baseline, "baseline_model": base} if base is not None else {}
+    if feeds is not None:
+        options["inputs"] = feeds
+    report = precision_debug.compare(model, run_mode=case.mode, **options)
+    assert report.explanation is not None
+    return report, report.explanation.culprits[0]
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_an_operator_through_which_a_constant_is_read(exchanged: bool, tmp_path: Path) -> None:
+    """exp(scale) beside scale: both files have the constant, one has an operator before it is read."""
+    _, first = first_culprit("logarithm_taken_for_the_scale", tmp_path, exchanged=exchanged)
+    assert first.cause == "files_differ"
+    sides = [say("is_missing"), "aten.exp"] if exchanged else ["aten.exp", say("is_missing")]
+    told = [first.evidence[key] for key in ("what", "name", "base", "target")]
+    assert told == [say("an_operator"), "exp", *sides]
+
+
+def test_equal_names_of_constants_rows_are_not_one_operator(tmp_path: Path) -> None:
+    """One module has a row of a table less: what is called select#2 there is of another layer."""
+    _, first = first_culprit("second_layer_without_its_scale", tmp_path)
+    assert first.evidence.get("name", "") != "index (aten.select select#2)"
+    assert first.cause == "other_arithmetic"
+
+
+def test_what_is_read_is_beyond_the_type_and_not_what_is_made_of_it(tmp_path: Path) -> None:
+    _, first = first_culprit("price_of_a_hundred_thousand", tmp_path)
+    assert first.cause == "range_inside"
+    assert first.evidence["read"] == first.evidence["largest"] > first.evidence["limit"]
+
+
+def test_a_stretch_without_partners_is_told_from_its_first_operator(tmp_path: Path) -> None:
+    """A GRU that torch takes apart: what agrees is read by it, and not by the addition behind it."""
+    pytest.importorskip("onnxruntime")
+    report, _ = first_culprit("gate_before_the_product", tmp_path)
+    places = [note.args["place"] for note in map(as_reason, report.notes) if note.code == "wrong_at"]
+    assert places[0].args["operator"].split(", ")[0] == "GRU"
+    assert places[0].args["operator"].endswith("Add node_y")
