@@ -60,6 +60,23 @@ def test_what_the_optimiser_hides_is_compared_and_says_how_it_was_seen(mode: str
     assert all(error is not None and 0 < error < 0.1 for error in errors.values()), errors
 
 
+def test_what_stands_before_an_activation_that_the_quantiser_removed_is_compared(tmp_path: Path) -> None:
+    g = Graph(seed=3)
+    value = g.input("x", g.random.normal(size=(1, 4, 12, 12)).astype(np.float32))
+    for number in range(2):
+        weight = g.weight(f"w{number}", 0.3 * g.random.normal(size=(4, 4, 3, 3)))
+        value = g.op("Relu", [g.op("Conv", [value, weight], f"conv{number}")], f"relu{number}")
+    rows = rows_of(str(g.save(tmp_path / "m.onnx", [value])), g.feeds, run_mode="ort_int8", reduce_range=True)
+    before, behind = (rows[name].comparison for name in ("conv0", "relu0"))
+    assert before is not None
+    assert behind is not None
+    assert {name for name in rows if rows[name].view == UNFUSED} == {"conv0", "conv1"}
+    assert ((before.target.min or 0) < 0, behind.target.min) == (True, 0)
+    error = rows["conv0"].relative_l2
+    assert error is not None
+    assert 0 < error < 0.1  # not that of values of which half became 0
+
+
 def test_the_unoptimised_run_of_the_model_itself_shows_nothing(tmp_path: Path) -> None:
     """It would be compared with itself."""
     rows = rows_of(*gelu(tmp_path), run_mode="ort_opt")

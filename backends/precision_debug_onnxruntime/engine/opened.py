@@ -138,7 +138,7 @@ def open_unoptimised(
         free = source in hidden and _is_plain(entry) and entry.meta.name not in taken
         if free and (source not in chosen or chosen[source].before):
             chosen[source] = entry
-    reads = {entry.meta.name: entry.meta.inputs for entry in entries}
+    reads = {entry.meta.name: (*entry.meta.inputs, *_read_there(entry)) for entry in entries}
     names = [entry.meta.name for entry in chosen.values()]
     around = {name: one for name, one in describe_surroundings(reads, names, marks).items() if one.behind}
     nearest = describe_surroundings(reads, list(around), {*marks, *around})
@@ -164,6 +164,12 @@ def _source(entry: Entry) -> str:
 
 def _form(entry: Entry) -> _Form:
     return _source(entry), entry.form.code if entry.form is not None else "", entry.before
+
+
+def _read_there(entry: Entry) -> Sequence[str]:
+    """Return what the node itself reads: what is behind an activation that the quantiser removed is said to be made of
+    what the product in front of that reads."""
+    return () if entry.value.node is None else tuple(entry.value.node.input)
 
 
 def _is_plain(entry: Entry) -> bool:
