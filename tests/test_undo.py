@@ -140,6 +140,19 @@ def test_what_a_scale_makes_0_is_counted_on_the_grid_that_the_target_has(
     assert culprit.evidence["share"] == pytest.approx(share, abs=1e-4)
 
 
+@pytest.mark.parametrize("decay", [0.999, 0.5])
+def test_a_constant_whose_rounding_its_operator_amplifies_is_told(tmp_path: Path, decay: float) -> None:
+    """0.999 is 1 in bfloat16, so that nothing decays; a half is held exactly."""
+    age = np.arange(400, 0, -1, dtype=np.float32)[None] * np.float32(0.001 / (1 - decay))
+    x = np.random.default_rng(0).normal(1, 1, size=(400, 8)).astype(np.float32)
+    nodes: Nodes = [("Pow", "decay age", "weight"), ("MatMul", "weight x", "y")]
+    file = save(tmp_path / "m.onnx", nodes, {"age": age, "x": x}, {"decay": np.float32(decay)}, "y")
+    report = precision_debug.compare(file, run_mode="ort_bf16_sim", inputs={"age": age, "x": x})
+    assert report.explanation is not None
+    told = [(one.cause, one.evidence["weight"]) for one in report.explanation.culprits]
+    assert told == ([("constant_rounded", "decay")] if decay == 0.999 else [])
+
+
 @pytest.mark.parametrize("wrong", ["weight", "bias"])
 def test_the_form_of_an_operator_is_not_the_fault_of_its_weight(tmp_path: Path, wrong: str) -> None:
     """Every layer is MatMul and Add in one file and a transposed Gemm in the other; one constant is off by 10 %."""

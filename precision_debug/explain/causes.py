@@ -65,7 +65,14 @@ from .regions import (
     subtracts_inside,
 )
 from .subject import Subject
-from .undo import Case, count_below, find_tiny_constant, find_wrapped_integers, measure_least_rounding
+from .undo import (
+    Case,
+    count_below,
+    find_amplified_constant,
+    find_tiny_constant,
+    find_wrapped_integers,
+    measure_least_rounding,
+)
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 
 __all__ = ["find_cause", "with_own_numbers"]
@@ -301,6 +308,9 @@ def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wr
             return evidence
     if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
         return "cancellation", inside
+    beyond = (one.found.units or 0.0) > BEYOND and one.narrow not in WIDE
+    if beyond and (rounded := find_amplified_constant(one.case)):
+        return "constant_rounded", {**rounded, "units": one.found.units}
     return _told_or_not_found(one, _cause_too_coarse(one.subject, one.name, one.found))
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "Case",
     "combine_places",
     "count_below",
+    "find_amplified_constant",
     "find_coarse_constant",
     "find_tiny_constant",
     "find_wrapped_integers",
@@ -418,6 +419,24 @@ def count_below(values: Array, least: float) -> dict[str, int]:
     return {"count": gone, "elements": int(values.size)} if values.size > 1 else {}
 
 
+def find_amplified_constant(case: Case) -> dict[str, Any]:
+    """Return a constant whose rounding to a narrow float makes the operator's error, however small it is itself:
+    evidence of ``constant_rounded``; {} where none does."""
+    best, found, held = LEFT, dict[str, Any](), case.subject.narrow_type
+    for weight, values in case.constants.items() if smallest_of(held) and not is_quantised(case.narrow) else ():
+        value = values.astype(np.float64)
+        apart = float(np.linalg.norm(next(_list_held_constants(case, weight, everything=True)) - value))
+        left = measure_left_without(case, "constant_rounded", {"weight": weight}) if 0 < apart < np.inf else None
+        if left is not None and left <= best:
+            best, found = left, {"weight": weight, "held": held, "off": apart / float(np.linalg.norm(value))}
+    return {**found, "left": best} if found else {}
+
+
+def _undo_rounded_constant(case: Case, evidence: Evidence) -> Array | None:
+    weight = evidence["weight"]
+    return case.without_error_of({weight: next(_list_held_constants(case, weight, everything=True))})
+
+
 def find_coarse_constant(case: Case) -> dict[str, Any]:
     """Return a constant of which its scale, or that of each of its channels, makes a part 0, which makes the operator's
     error: evidence of ``constant_scale``, of the grid that leaves least; {} where none does."""
@@ -474,6 +493,7 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "outlier_channel": _undo_channel,
     "constant_scale": _undo_constant_grid,
     "reads_rounded": _reads_rounded,
+    "constant_rounded": _undo_rounded_constant,
     "cancellation": _undo_rounded_constants,
     "held_narrower": _undo_stored_constants,
     "few_bits": _undo_weight_rounding,

@@ -396,6 +396,18 @@ CAUSES: Mapping[str, Cause] = {
         },
         unproven=True,
     ),
+    "constant_rounded": Cause(
+        undone=Wording("with that constant not rounded", "若该常量不舍入"),
+        gradient="below",
+        en="a rounded constant, amplified by its operator", zh="常量的舍入被其算子放大",
+        do="Keep this operator and the constant that it reads in a wider type.",
+        do_zh="将该算子及其读取的常量保留为更宽的类型。",
+        why=Wording(
+            "its constant {weight} was rounded to {held} (off by {off}), which makes {units} times one rounding here",
+            "其常量 {weight} 被舍入为 {held}（相差 {off}），在此造成 {units} 倍于一次舍入的误差",
+        ),
+        evidence={"weight": _TEXT, "held": _TEXT, "off": _FIGURE, "units": _FIGURE},
+    ),
     "packed": Cause(
         en="one tensor packs unlike quantities", zh="一个张量拼入了量级不同的量",
         fails="always",

@@ -612,7 +612,7 @@ def length_of_a_loud_vector(g: Graph) -> Sequence[str]:
 # --- bfloat16
 
 
-@case("cancellation", "ort_bf16_sim", "weight", ROUNDS)
+@case("cancellation", "ort_bf16_sim", "weight", f"constant_rounded {ROUNDS}")
 def decay_that_rounds_to_one(g: Graph) -> Sequence[str]:
     """Weights of 0.999 ** age: in bfloat16 0.999 is 1, so that what is 1000 steps old weighs as much as what is new."""
     age = g.input("age", np.arange(1000, 0, -1, dtype=np.float32)[None])
