@@ -161,6 +161,35 @@ def test_a_cast_beyond_a_type_is_told_by_the_end_that_all_become(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("kind", "low", "wraps"), [("Mod", 5 * 10**9, True), ("Mod", 10**9, False), ("Div", 10**9, False)]
+)
+def test_whole_numbers_that_an_engine_divides_in_float32_are_told_so(
+    tmp_path: Path, kind: str, low: int, wraps: bool
+) -> None:
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    ids = helper.make_tensor_value_info("x", TensorProto.INT64, [40])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [40])
+    held = [numpy_helper.from_array(np.array(1009, np.int64), "prime")]
+    nodes = [
+        helper.make_node(kind, ["x", "prime"], ["whole"]), helper.make_node("Cast", ["whole"], ["plain"], to=1),
+        helper.make_node("Sin", ["plain"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(nodes, "divided", [ids], [out], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path := str(tmp_path / "divided.onnx"))
+    x = np.random.default_rng(3).integers(low, low + 10**9, size=40)
+    report = precision_debug.compare(path, run_mode="ov_opt", baseline="ort_fp32", inputs={"x": x})
+    assert report.explanation is not None
+    first, *more = report.explanation.culprits
+    assert (first.name, first.cause, more) == ("whole", "whole_in_float32", [])
+    assert ("type" in first.evidence) == wraps
+
+
+@pytest.mark.parametrize(
     ("kind", "large"), [("Mul", 2654435761), ("Add", 2**40 + 5), ("Mul", 3_000_000_000)]
 )
 def test_a_whole_number_that_an_engine_cuts_off_is_told_with_what_it_is_held_as(

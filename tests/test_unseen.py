@@ -14,8 +14,6 @@ from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
     "check_digit_of_a_long_number_ov_opt": "who is a stretch that is called too coarse, not a division in float32",
-    "pixels_of_which_a_fifth_is_allowed_ort_int8": "a result beyond its range is said to be computed otherwise",
-    "bucket_of_an_id_beyond_32_bits_ov_opt": "neither the 32 bits nor the float32 of the remainder is told",
     "weights_stored_in_half_of_which_a_column_grew_ort_opt": "a column 1% larger is below what float16 may cost",
     "numbers_of_a_thousand_in_float8_ort_opt": "ONNX Runtime quantises once more; the product is accused",
     "chunks_that_begin_at_place_nought_torch_fp32": "the concatenation is named, behind the places that differ",

@@ -70,6 +70,7 @@ from .undo import (
     count_below,
     find_amplified_constant,
     find_tiny_constant,
+    find_whole_in_float32,
     find_wrapped_integers,
     measure_least_rounding,
 )
@@ -135,6 +136,8 @@ def find_cause(
     if found.flips and not amplifier:
         if wrapped := find_wrapped_integers(subject, alone, name):
             return "wrapped", wrapped, keep
+        if in_float32 := find_whole_in_float32(subject, alone, name):
+            return "whole_in_float32", in_float32, keep
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if by_cast := find_cast_cause(subject, alone.casts, name, make_introduced_infinite(found).rel_l2):
         return (*by_cast, keep)

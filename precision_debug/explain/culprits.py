@@ -341,7 +341,8 @@ def _rank_culprits(
     # what is given numbers that its engine cannot hold decides otherwise, whoever it is
     wrapped = {one.name for _, one in found if one.cause == "wrapped"}
     behind = frozenset[str]().union(*(subject.descendants(name) for name in wrapped))
-    return _keep_one_of_a_switch([one for _, one in found if one.cause != "flips" or one.name not in behind])
+    told = [one for _, one in found if not CAUSES[one.cause].of_whole_numbers or one.name not in behind]
+    return _keep_one_of_a_switch(told)
 
 
 def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "find_amplified_constant",
     "find_coarse_constant",
     "find_tiny_constant",
+    "find_whole_in_float32",
     "find_wrapped_integers",
     "measure_least_rounding",
     "measure_left_of",
@@ -538,6 +539,44 @@ def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str
             place = np.argmax(np.abs(value.astype(np.float64) - held))
             return {**evidence, "constant": key, "value": int(value.flat[place]), "cut": int(held.flat[place])}
     return {}
+
+
+def find_whole_in_float32(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+    """Return evidence that a division of whole numbers, or its remainder, was computed in float32: the target's numbers
+    are those that float32 gives, of the inputs as they are or wrapped around to 32 bits; {} where they are not."""
+    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
+    operators = None if subject.operators_alone is None else subject.operators_alone()
+    source = _list_source_names(subject).get(name, name)
+    one = next((one for one in operators.operators if source in one.outputs), None) if operators is not None else None
+    if exact is None or wrong is None or exact.shape != wrong.shape or operators is None or one is None:
+        return {}
+    compute = _IN_FLOAT32.get(one.op_type, ())
+    if not compute or len(one.inputs) != 2 or {exact.dtype.kind, wrong.dtype.kind} - {*"iu"}:
+        return {}
+    case = Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+    known = {own: row for row, own in _list_source_names(subject).items()}
+    given = [operators.constants[key] if key in operators.constants else case.given(known.get(key, key))
+             for key in one.inputs]  # fmt: skip
+    if any(value is None or np.asarray(value).dtype.kind not in "iu" for value in given):
+        return {}
+    left, right = (np.asarray(value) for value in given)
+    for held in (left, left.astype(np.int32)):
+        a, b = held.astype(np.float32), right.astype(np.float32)
+        with np.errstate(all="ignore"):
+            found = [make(a, b) for make in compute]
+        if any(np.isfinite(each).all() and np.array_equal(each.astype(wrong.dtype), wrong) for each in found):
+            differ = int((exact != wrong).sum())
+            largest = max(left.ravel().tolist(), key=abs, default=0)
+            told = {"count": differ, "elements": exact.size, "largest": largest}
+            return told if np.array_equal(held, left) else {**told, "type": "int32"}
+    return {}
+
+
+_IN_FLOAT32: Mapping[str, tuple[Callable[[Array, Array], Array], ...]] = {
+    "Div": (lambda a, b: np.trunc(a / b), lambda a, b: np.floor(a / b)),
+    "Mod": (lambda a, b: a - b * np.floor(a / b), lambda a, b: a - b * np.trunc(a / b), np.mod, np.fmod),
+}
+"""How engines divide whole numbers in float32, by the operator."""
 
 
 def _list_integer_constants(subject: Subject, name: str) -> dict[str, Array]:

@@ -54,7 +54,8 @@ class Cause:
     instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
     "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
-    of_parameters: nothing mends it but parameters in a wider type.
+    of_parameters: nothing mends it but parameters in a wider type. of_whole_numbers: whoever was given whole numbers
+    that are others may have it.
     pastes: the evidence that says what to paste; "" where that follows from what is kept.
     undone: what the experiment behind it does, in words (see explain.undo, which runs it): undoing the cause, and it
     alone, has to take most of the operator's own error away, or the cause is not told; None: it has none.
@@ -78,6 +79,7 @@ class Cause:
     fails: str = ""
     one_switch: bool = False
     of_parameters: bool = False
+    of_whole_numbers: bool = False
     pastes: str = ""
     undone: Wording | None = None
 

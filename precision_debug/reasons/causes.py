@@ -588,8 +588,30 @@ CAUSES: Mapping[str, Cause] = {
             "cut": _COUNT, "end": _COUNT,
         },
     ),
+    "whole_in_float32": Cause(
+        en="whole numbers are divided in float32", zh="整数以 float32 相除",
+        of_whole_numbers=True,
+        do="Divide them where whole numbers stay whole, or keep them below 16,777,216.",
+        do_zh="在以整数计算之处相除，或使其小于 16,777,216。",
+        why=Wording(
+            "{count} of its {elements} whole numbers differ exactly as float32 makes them of numbers up to {largest},"
+            " of which it holds those up to 16,777,216",
+            "其 {elements} 个整数中有 {count} 个与以 float32 计算（输入最大为 {largest}）所得完全相同，"
+            "而 float32 只能准确保存到 16,777,216",
+        ),
+        instead={
+            "type": Wording(
+                "{count} of its {elements} whole numbers differ exactly as float32 makes them of numbers up to"
+                " {largest} that wrap around in {type}",
+                "其 {elements} 个整数中有 {count} 个与以 float32 计算"
+                "（输入最大为 {largest}，在 {type} 中回绕）所得完全相同",
+            ),
+        },
+        evidence={"count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT},
+    ),
     "flips": Cause(
         en="decisions flip", zh="判定翻转",
+        of_whole_numbers=True,
         do="Check what is decided here, and keep the operators that compute it in FP32.",
         do_zh="看此处作出的判定；将算出它的算子保留为 FP32。",
         why=Wording(

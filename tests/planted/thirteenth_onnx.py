@@ -187,7 +187,8 @@ DISTANCE = "def pixels(outputs, label):\n    return float(abs(outputs['y'] - lab
 DISTANCE += "pixels_less_is_better = True\n"
 
 
-@samples(_drawn(12, 1, 16), "metric", "ort_int8", "y unit b b_mm a a_mm r x", PACKED, script=DISTANCE, labels=_own,
+@samples(_drawn(12, 1, 16), "metric", "ort_int8", "y unit b b_mm a a_mm r x",
+         f"{PACKED} saturation saturating_sums", script=DISTANCE, labels=_own,
          told=["--metric", "FOLDER/mine.py:pixels", "--metric_drop", "0.2"], anyone=True, facts=[r"\bpixels\b"],
          extra="y unit b b_mm a a_mm r x")  # fmt: skip
 def pixels_of_which_a_fifth_is_allowed(g: Graph) -> Sequence[str]:
@@ -263,8 +264,8 @@ def picture_of_256_levels(g: Graph) -> Sequence[str]:
     return [g.op("Cast", [level], "y", to=TensorProto.UINT8)]
 
 
-@case("integers", "ov_opt", "bucket x", f"{DIFFER} {ENGINE} unfound held_narrower found_by_repair", baseline="ort_fp32",
-      extra="bucket rows y y_mm")  # fmt: skip
+@case("integers", "ov_opt", "bucket x", f"{DIFFER} {ENGINE} unfound held_narrower found_by_repair whole_in_float32",
+      baseline="ort_fp32", extra="bucket rows y y_mm")  # fmt: skip
 def bucket_of_an_id_beyond_32_bits(g: Graph) -> Sequence[str]:
     """Users' ids of five thousand million and their rest after 1009: OpenVINO's CPU holds them in 32 bits, and other
     rows of the table are read."""
