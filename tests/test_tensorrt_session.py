@@ -204,6 +204,18 @@ def test_what_the_user_asks_of_layers_stays(install: Install) -> None:
     assert rebuilt["OBEY_PRECISION_CONSTRAINTS"] == "on"
 
 
+@pytest.mark.parametrize(("asked", "levels"), [(None, [None, 1]), (5, [5, 1]), (0, [0, 0])])
+def test_an_engine_that_is_only_looked_at_is_optimised_less(
+    install: Install, monkeypatch: pytest.MonkeyPatch, asked: int | None, levels: list[int | None]
+) -> None:
+    trt = install()
+    found, plain = [], trt.Builder.build_serialized_network
+    monkeypatch.setattr(trt.Builder, "build_serialized_network", lambda self, network, config: (
+        found.append(vars(config).get("builder_optimization_level")), plain(self, network, config))[1])  # fmt: skip
+    assert list(shown(opened(**({} if asked is None else {"optimization_level": asked})))) == NAMES
+    assert found == levels  # the engine to deploy is built as the user says
+
+
 @pytest.mark.parametrize("mode", ["trt_fp32", "trt_tf32"])
 def test_without_a_choice_of_precisions_none_is_asked(install: Install, mode: str) -> None:
     trt = install()
@@ -240,8 +252,8 @@ def test_the_other_ways_that_a_card_measures(install: Install, root: Path, monke
     install()
     levels: list[int | None] = []
     plain = engine.set_resources
-    monkeypatch.setattr(engine, "set_resources", lambda api, config, options: (
-        levels.append(options.optimization_level), plain(api, config, options)))  # fmt: skip
+    monkeypatch.setattr(engine, "set_resources", lambda api, config, options, **more: (
+        levels.append(options.optimization_level), plain(api, config, options, **more)))  # fmt: skip
     for name in ("plan", "_build"):
         monkeypatch.setattr(engine.Maker, name, getattr(engine.Maker, name))  # put back behind the script's own
     script.build_at(1)

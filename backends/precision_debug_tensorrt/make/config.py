@@ -45,14 +45,23 @@ def set_chips(api: Api, config: Any, chips: Sequence[str]) -> None:
         config.set_compute_capability(member, place)
 
 
-def set_resources(api: Api, config: Any, options: Options) -> None:
-    """Detail for the inspector, workspace, tactic sources. Raises UsageError."""
+_LOOKED_AT = 1
+"""Optimisation level, at most, of engines whose tensors are looked at: TensorRT's own is 3. Their layers' precisions
+follow the real engine's, and how fast they run is nobody's concern."""
+
+
+def set_resources(api: Api, config: Any, options: Options, *, looked_at: bool = False) -> None:
+    """Detail for the inspector, workspace, optimisation level, tactic sources. looked_at: of an engine that is built
+    for its marked tensors alone. Raises UsageError."""
     trt = api.trt
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if options.workspace is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace)
-    if options.optimization_level is not None:
-        config.builder_optimization_level = options.optimization_level
+    level = options.optimization_level
+    if looked_at:
+        level = _LOOKED_AT if level is None else min(level, _LOOKED_AT)
+    if level is not None:
+        config.builder_optimization_level = level
     if options.tactic_sources is None:
         return
     known = dict(trt.TacticSource.__members__)

@@ -152,7 +152,8 @@ class Maker:
         _mark(network, marks, debug)
         config = made.builder.create_builder_config()
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
-        set_resources(self.api, config, self.options)
+        looked_at = bool(marks) and not debug and not self._keeps_tactics
+        set_resources(self.api, config, self.options, looked_at=looked_at)
         set_chips(self.api, config, self.chips)
         weak = not self.road.strong
         imitated = prefer_precisions(self.api, network, config, like) if weak and marks else 0
