@@ -8,6 +8,7 @@ from typing import Any
 
 from ..claims import ENOUGH
 from ..explain import LEAST, bound_hidden_share, bound_of_many
+from ..explain.criteria import LITTLE
 from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
@@ -32,6 +33,7 @@ __all__ = [
     "name_ranks",
     "named_culprits",
     "sentence_of",
+    "shared_error_sentence",
 ]
 
 
@@ -529,16 +531,42 @@ def _repairs_sentence(culprit: Culprit) -> Text | None:
     return Text(en, zh)
 
 
+def shared_error_sentence(culprit: Culprit) -> Text | None:
+    """Say that an error is of several operators: repairing this one alone takes little of it, and all of them more.
+
+    None where that was not measured, or is not so."""
+    alone, all_of_them, whole = culprit.repaired, culprit.without, culprit.with_all
+    names = [culprit.name, *(name for name in culprit.left_out if name != culprit.name)]
+    if alone is None or all_of_them is None or not whole or len(names) == 1:
+        return None
+    if alone * LITTLE < whole or all_of_them * LITTLE > alone:
+        return None
+    of = _join_tensors(names)
+    left, one, before = format_figure(all_of_them), format_figure(alone), format_figure(whole)
+    return Text(
+        f"The error at `{culprit.at}` is made by several operators together: without the errors of {of.en} it would be"
+        f" {left} instead of {before}, and without that of `{culprit.name}` alone {one}.",
+        f"`{culprit.at}` 处的误差由多个算子共同造成：若无 {of.zh} 的误差，它为 {left}，而非 {before}；仅去除"
+        f" `{culprit.name}` 的误差则为 {one}。",
+    )
+
+
 def _left_out_text(culprit: Culprit) -> Text:
     """Whose errors were left out to see what is left: its own, and those of what belongs to it."""
     others = [name for name in culprit.left_out if name != culprit.name]
     if not others:
         return Text("its error", "其误差")
-    named, more = others[:_OTHERS], len(others) - _OTHERS
-    names = [f"`{name}`" for name in named]
-    en = ", ".join(names) + (f" and {count(more)} more" if more > 0 else "")
-    zh = "、".join(names) + (f" 等 {count(len(others))} 个张量" if more > 0 else "")
-    return Text(f"its error and those of {en},", f"其误差及 {zh} 的误差")
+    of = _join_tensors(others)
+    return Text(f"its error and those of {of.en},", f"其误差及 {of.zh} 的误差")
+
+
+def _join_tensors(tensors: Sequence[str]) -> Text:
+    more = len(tensors) - _OTHERS
+    names = [f"`{name}`" for name in tensors[:_OTHERS]]
+    return Text(
+        ", ".join(names) + (f" and {count(more)} more" if more > 0 else ""),
+        "、".join(names) + (f" 等 {count(len(tensors))} 个张量" if more > 0 else ""),
+    )
 
 
 def _cause_text(culprit: Culprit) -> Text:

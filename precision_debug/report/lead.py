@@ -10,7 +10,14 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Row, Status
 from ..registry import find_wording
 from .advice import list_advice
-from .blame import are_culprits_harmless, blame, describe_culprit, diffuse_sentence, named_culprits
+from .blame import (
+    are_culprits_harmless,
+    blame,
+    describe_culprit,
+    diffuse_sentence,
+    named_culprits,
+    shared_error_sentence,
+)
 from .decisions import decision_sentence
 from .fix import fix_sentences
 from .model import Report, Verdict
@@ -47,7 +54,10 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
             sentences.append(tried)
     elif named:
         who = _minor_culprit_sentence(report, named[0]) or describe_culprit(report, named[0])
+        shared = shared_error_sentence(named[0])
         sentences = [_passing_sentence(report), _residual_sentence(named[0], who)] if _is_tolerated(report) else [who]
+        if shared is not None and report.verdict is Verdict.FAIL:
+            sentences.insert(0, shared)
         if (tried := describe_tried(report)) is not None:
             sentences.append(tried)
         if len(named) > 1:
