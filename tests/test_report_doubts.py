@@ -233,7 +233,7 @@ def test_what_a_session_says_of_itself_counts_on_either_side() -> None:
 def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None:
     report = report_of(fp32_row(0), undecided(1, name="probs", is_output=True), *fused(3), *unmatched(1, "Cast"))
     why = "The final output probs passes only because atol 0.1"
-    share = "Of 6 tensors: 2 compared (33.33%), 3 fused away (50%)"
+    share = "Of 5 tensors: 2 compared (40%), 3 fused away (60%); 1 tensor of the target alone"
     for suffix in ("xlsx", "html", "csv", "md", "json"):
         report.save(tmp_path / f"report.{suffix}")
     sheet = openpyxl.load_workbook(tmp_path / "report.xlsx")["Summary"]
@@ -247,7 +247,7 @@ def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None
         assert share in text
     for text in (cells, page, table):
         assert "最终输出 probs" in text
-        assert "共 6 个张量" in text
+        assert "共 5 个张量" in text
     assert "verdict: inconclusive" in last
     head = json.loads((tmp_path / "report.json").read_text("utf-8"))["summary"]
     assert head["doubts"][0]["code"] == "output_hidden"

@@ -57,6 +57,11 @@ class Coverage:
         return self.compared + self.fused + self.unmatched + self.unseen
 
     @property
+    def baselines(self) -> int:
+        """All that the baseline has, or that neither side shows."""
+        return self.total - self.unmatched
+
+    @property
     def share(self) -> float:
         """Compared tensors over these and those that are missing without an explanation; 0 where none was compared."""
         return self.compared / (self.compared + self.lost + self.hidden) if self.compared else 0.0

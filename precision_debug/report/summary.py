@@ -175,7 +175,7 @@ def _iterate_links(report: Report) -> Iterator[tuple[Text, int]]:
 def _detail_sentences(report: Report) -> list[Text]:
     details = [*describe_expectation(report)]
     covered, counts = report.coverage, report.counts
-    compared, rest = covered.compared, covered.total - covered.compared
+    compared, rest = covered.compared, covered.baselines - covered.compared
     more = Text(f"; {count(rest)} {were(rest)} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
     failed = counts[Status.FAIL]
     if compared and failed and report.verdict is Verdict.EXPECTED:
@@ -226,23 +226,24 @@ def _detail_sentences(report: Report) -> list[Text]:
 
 
 def describe_shares(report: Report) -> Text:
-    """Return what became of the tensors of both sides, as shares of all of them."""
+    """Return what became of the baseline's tensors, as shares of all of them, and how many the target has beside."""
     covered = report.coverage
     en, zh = [], []
     for number, name in (
         (covered.compared, Text("compared", "已比较")),
         (covered.fused, Text("fused away", "被融合")),
-        (covered.unmatched, Text("unmatched", "未配对")),
         (covered.unseen, Text("not compared", "未比较")),
     ):
         if not number:
             continue
-        share = format_percent(number / covered.total)
+        share = format_percent(number / covered.baselines)
         en.append(f"{count(number)} {name.en} ({share})")
         zh.append(f"{name.zh} {count(number)}（{share}）")
-    total = count(covered.total)
+    more = f"; {format_count(covered.unmatched, 'tensor')} of the target alone" if covered.unmatched else ""
+    duo = f"；另有 {count(covered.unmatched)} 个仅目标才有" if covered.unmatched else ""
     return Text(
-        f"Of {format_count(covered.total, 'tensor')}: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。"
+        f"Of {format_count(covered.baselines, 'tensor')}: {', '.join(en) or 'none compared'}{more}.",
+        f"共 {count(covered.baselines)} 个张量：{'，'.join(zh) or '均未比较'}{duo}。",
     )
 
 
