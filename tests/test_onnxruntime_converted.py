@@ -55,8 +55,8 @@ def plain_run(model: str | bytes, feeds: dict[str, Any]) -> list[Any]:
     return list(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds))
 
 
-def normal(*shape: int) -> np.ndarray:
-    return RANDOM.standard_normal(shape).astype(np.float32)
+def normal(*shape: int, random: np.random.Generator = RANDOM) -> np.ndarray:
+    return random.standard_normal(shape).astype(np.float32)
 
 
 def constant(name: str, array: Any) -> onnx.NodeProto:
@@ -177,15 +177,16 @@ def test_an_operator_of_onnx_runtimes_own_still_reaches_a_blocked_one_in_float32
 
 
 def convolutions(opset: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    random = np.random.default_rng(opset)
     nodes = [
         helper.make_node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"]),
         helper.make_node("Conv", ["r", "k2"], ["d"]), helper.make_node("Add", ["d", "d"], ["y"]),
     ]  # fmt: skip
     model = onnx_models.model(
         nodes, [onnx_models.value("x", [None, 3, 8, 8])], [onnx_models.value("y", [None, 4, 8, 8])],
-        {"k": normal(4, 3, 3, 3), "k2": normal(4, 4, 1, 1)}, opset=opset, ir=7,
+        {"k": normal(4, 3, 3, 3, random=random), "k2": normal(4, 4, 1, 1, random=random)}, opset=opset, ir=7,
     )  # fmt: skip
-    return model, {"x": normal(1, 3, 8, 8)}
+    return model, {"x": normal(1, 3, 8, 8, random=random)}
 
 
 class Reader(CalibrationDataReader):

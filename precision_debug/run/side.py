@@ -21,7 +21,7 @@ from ..numbers.number_types import BEFORE_ROUNDING, BEHIND_FLOAT32, CONVERTS, MI
 from ..observe.loops import merge_iterations
 from ..protocols import Executed, Feeds, Hook, Session, progress_to
 from ..reasons import Reason, say
-from ..records import Doubt, Side, TensorMeta
+from ..records import UNFUSED, Doubt, Side, TensorMeta
 from ..settings import SIDES
 from .content import compare_with_stored, list_model_files
 from .journal import Journal
@@ -96,7 +96,10 @@ def _is_low_operator(metas: Sequence[TensorMeta], narrow: Precision) -> bool:
 
 
 def _computes(meta: TensorMeta) -> bool:
-    """Return whether a tensor is an operator's own arithmetic: what only moves or converts numbers has no precision."""
+    """Return whether a tensor is an operator's own arithmetic: what only moves or converts numbers has no precision,
+    and what a further, unfused run shows is none of what ran."""
+    if meta.view == UNFUSED:
+        return False
     floats = not meta.dtype or "float" in meta.dtype or meta.dtype in INTEGERS
     kind = plain_type(meta.op_type)
     return floats and meta.op_type not in _NO_OPERATOR and kind not in MOVE and not CONVERTS.fullmatch(kind)
