@@ -1,4 +1,5 @@
-"""What is true of the fourteenth batch's cases, without the tool: ``python tests/planted/fourteenth_truth.py``."""
+"""What is true of the fourteenth and fifteenth batch's cases, without the tool: ``python
+tests/planted/fourteenth_truth.py [fifteenth] [WORD …]``."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from planted.fourteenth_onnx import CASES
+from planted import fifteenth_onnx, fourteenth_onnx
 from planted.onnx_faults import Array
 from planted.twelfth.case import Thread
 
@@ -66,9 +67,10 @@ def _quantised(one: Thread, path: Path, feeds: Mapping[str, Array], without: Seq
         by.quantize_dynamic(str(path), str(out), nodes_to_exclude=names, reduce_range=seven,
                             weight_type=by.QuantType.QInt8)  # fmt: skip
     else:
+        how = by.CalibrationMethod.Entropy if "calibration=entropy" in one.options else by.CalibrationMethod.MinMax
         by.quantize_static(str(path), str(out), Given(), nodes_to_exclude=names, reduce_range=seven,
                         per_channel="per_channel=false" not in one.options, weight_type=by.QuantType.QInt8,
-                        activation_type=by.QuantType.QInt8)  # fmt: skip
+                        activation_type=by.QuantType.QInt8, calibrate_method=how)  # fmt: skip
     told = ort.SessionOptions()
     told.log_severity_level = 4
     if exact:
@@ -81,9 +83,13 @@ def _lite(path: Path, feeds: Mapping[str, Array]) -> Any:
 
     run = Interpreter(str(path))
     run.allocate_tensors()
-    run.set_tensor(run.get_input_details()[0]["index"], next(iter(feeds.values())))
+    given, value = run.get_input_details()[0], next(iter(feeds.values()))
+    scale, zero = given["quantization"]
+    value = np.clip(np.rint(value / scale) + zero, -(2**15), 2**15 - 1).astype(given["dtype"]) if scale else value
+    run.set_tensor(given["index"], value)
     run.invoke()
-    return [run.get_tensor(one["index"]) for one in run.get_output_details()]
+    found = [(run.get_tensor(one["index"]), one["quantization"]) for one in run.get_output_details()]
+    return [(value - np.float64(zero)) * (scale or 1) for value, (scale, zero) in found]
 
 
 def _by_nncf(path: Path, feeds: Mapping[str, Array]) -> Any:
@@ -106,6 +112,8 @@ def measure(one: Thread, folder: Path) -> str:
     if one.mode.startswith("tflite"):
         return _apart(_lite(path, feeds)[0], _lite(Path(str(base)), feeds)[0])
     want = _each(Path(str(base)) if base else path, feeds)
+    if path.suffix == ".xml":
+        return _apart(openvino(path, feeds)[0], next(iter(want.values())))
     true = list(want.values())
 
     def off(outputs: Any) -> str:
@@ -132,8 +140,11 @@ def measure(one: Thread, folder: Path) -> str:
 def main() -> int:
     import tempfile
 
-    for one in CASES:
-        if len(sys.argv) < 2 or any(word in one.name for word in sys.argv[1:]):
+    words = sys.argv[1:]
+    batch = fifteenth_onnx if "fifteenth" in words[:1] else fourteenth_onnx
+    words = words[batch is fifteenth_onnx :]
+    for one in batch.CASES:
+        if not words or any(word in one.name for word in words):
             with tempfile.TemporaryDirectory() as name:
                 print(f"{one.name} ({one.mode}): {measure(one, Path(name))}", flush=True)
     return 0
