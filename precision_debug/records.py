@@ -346,6 +346,13 @@ class Introduced:
     flips: int | None = None
     inherited: float | None = None
 
+    @property
+    def size(self) -> float | None:
+        """How large the error is: its relative L2, or the share of elements that differ where they are no floats."""
+        if self.rel_l2 is not None:
+            return float(self.rel_l2)
+        return None if self.flips is None else self.flips / max(self.elements, 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:

@@ -12,10 +12,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from precision_debug_onnxruntime.engine import remedies
 from precision_debug_onnxruntime.engine.remedies import remedies_of
+from precision_debug_onnxruntime.make import exact_sums
+from precision_debug_onnxruntime.make.exact_sums import make_sums_exact
 from precision_debug_onnxruntime.modes import RUN_MODES, availability
 
 from precision_debug import compare
 from precision_debug.cli import main
+from precision_debug.onnx.model import read_model
 from precision_debug.protocols import Remedy
 from precision_debug.records import Culprit, Explanation
 from precision_debug.run import remedies as run_remedies
@@ -121,6 +124,85 @@ def test_a_quantised_file_is_told_so_and_no_pass_is_blamed(tmp_path: Path) -> No
     assert kept is not None
     assert kept.tried is not None
     assert (kept.settings, kept.tried.state) == (SWITCH, "mended")
+
+
+def integers(folder: Path, kind: str) -> str:
+    """Write a product that integer kernels compute in every session, whose 8-bit sums are large: all of one sign."""
+    drawn = np.random.default_rng(0)
+    weight = drawn.integers(90, 127, (64, 16)).astype(np.int8)
+    held: dict[str, Any] = {"w": weight, "wz": np.int8(0), "ws": np.float32(0.01), "xs": np.float32(1 / 127)}
+    held |= {"xz": np.uint8(0), "ys": np.float32(0.6), "yz": np.uint8(0)}
+    floats, shape = TensorProto.FLOAT, [8, 64]
+    quantise = helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"], name="q")
+    narrow = [
+        quantise, helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"], name="d"),
+    ]  # fmt: skip
+    if kind == "QLinearMatMul":
+        inputs = ["xq", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+        nodes = [narrow[0], helper.make_node(kind, inputs, ["yq"], name="product"), narrow[1]]
+    elif kind == "QLinearConv":
+        held["w"], shape = np.ascontiguousarray(weight.T).reshape(16, 64, 1, 1), [8, 64, 1, 1]
+        inputs = ["xq", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+        nodes = [narrow[0], helper.make_node(kind, inputs, ["yq"], name="product"), narrow[1]]
+    elif kind == "DynamicQuantizeMatMul":
+        nodes = [helper.make_node(kind, ["x", "w", "ws"], ["y"], name="product", domain="com.microsoft")]
+    else:
+        nodes = [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["xq", "xs", "xz"], name="q"),
+            helper.make_node(kind, ["xq", "w", "xz"], ["whole"], name="product"),
+            helper.make_node("Cast", ["whole"], ["float"], name="cast", to=floats),
+            helper.make_node("Mul", ["float", "xs"], ["scaled"], name="scale"),
+            helper.make_node("Mul", ["scaled", "ws"], ["y"], name="scale2"),
+        ]
+    read = {name for node in nodes for name in node.input} - {name for node in nodes for name in node.output}
+    held_as = [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items() if name in read]
+    x, y = helper.make_tensor_value_info("x", floats, shape), helper.make_tensor_value_info("y", floats, None)
+    graph = helper.make_graph(nodes, "integers", [x], [y], held_as)
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    path = folder / f"{kind}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return str(path)
+
+
+@pytest.mark.hardware("saturating_8_bit_sums")
+@pytest.mark.parametrize("kind", ["MatMulInteger", "QLinearMatMul", "QLinearConv", "DynamicQuantizeMatMul"])
+def test_a_file_whose_baseline_runs_integer_kernels_has_exact_sums_there(tmp_path: Path, kind: str) -> None:
+    """Both sides would saturate alike, and everything would agree."""
+    path = integers(tmp_path, kind)
+    shape = (8, 64, 1, 1) if kind == "QLinearConv" else (8, 64)
+    feeds = {"x": np.random.default_rng(1).uniform(0.5, 2, shape).astype(np.float32)}
+    report = compare(path, run_mode="ort_opt", inputs=feeds)
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    assert [one.cause for one in report.explanation.culprits] == ["saturating_sums"]
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert (kept.settings, kept.tried.state) == (SWITCH, "mended")
+    assert "onnxruntime.sums_made_exact" in [note.code for note in report.baseline.notes]
+    mended = compare(path, run_mode="ort_opt", inputs=feeds, **SWITCH)
+    assert mended.exit_status == 0
+
+
+def test_weights_are_made_unsigned_where_the_kernel_would_saturate_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = read_model(integers(tmp_path, "QLinearMatMul"))
+    monkeypatch.setattr(exact_sums, "adds_in_16_bits", lambda: False)
+    assert make_sums_exact(model) == (model, ())
+    monkeypatch.setattr(exact_sums, "adds_in_16_bits", lambda: True)
+    made, (note,) = make_sums_exact(model)
+    assert note.args["count"] == 1
+    held = {one.name: numpy_helper.to_array(one) for one in made.proto.graph.initializer}
+    product = next(node for node in made.proto.graph.node if node.op_type == "QLinearMatMul")
+    weight, zero = held[product.input[3]], held[product.input[5]]
+    assert (weight.dtype, zero.dtype) == (np.uint8, np.uint8)
+    before = {one.name: numpy_helper.to_array(one) for one in model.proto.graph.initializer}
+    np.testing.assert_array_equal(weight.astype(int) - int(zero), before["w"])
+    signed = read_model(integers(tmp_path, "QLinearMatMul"))
+    zeros = next(one for one in signed.proto.graph.initializer if one.name == "xz")
+    zeros.CopyFrom(numpy_helper.from_array(np.int8(0), "xz"))
+    assert make_sums_exact(signed) == (signed, ())  # two signed ones do not saturate
 
 
 @pytest.mark.parametrize("saturates", [True, False])

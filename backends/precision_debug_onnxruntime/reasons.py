@@ -157,6 +157,11 @@ REASONS = Catalogue("onnxruntime", {
         " multiplies in int8, is what is compared with it",
         "本次运行中 {count} 个 MatMulNBits 以 float32 相乘：文件中的 accuracy_level 4（以 int8 相乘）是与之对比的对象",
     ),
+    "sums_made_exact": Wording(
+        "{count} {count:product|products} of 8-bit numbers {count:has|have} exact sums in this run, by unsigned"
+        " weights: on this processor ONNX Runtime's kernel of signed ones saturates",
+        "本次运行中 {count} 个 8 位乘积以无符号权重精确求和：在此处理器上，ONNX Runtime 对有符号权重的内核会饱和",
+    ),
     "kept_runs": Wording(
         "--option {option}: tried, the model is made and loads with it", "--option {option}：已试，这样可以生成并加载"
     ),

@@ -461,7 +461,7 @@ def _explain_sample(
     if decided is not None and decided.clear and explanation.state == "healthy":
         explanation, found = explain_one(subject)  # of right scores: whoever decides may be who is wrong
     sides = both.base.opening, both.target.opening
-    own = {one.name: one.rel_l2 for one in found if one.rel_l2 is not None}
+    own = {one.name: one.size for one in found if one.size is not None}
     proven = prove_by_remedy(explanation, own, *sides, again) if work.fixes else explanation
     if proven == explanation or spec.find_pass:  # a pass that leads to such kernels is not at fault
         proven = with_faulty_pass(

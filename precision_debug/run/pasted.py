@@ -60,7 +60,7 @@ def read_pasted(journal: Path) -> Pasted:
         elif isinstance(event, events.RowDone):
             rows[event.row.index] = event.row
         elif isinstance(event, events.IntroducedErrors):
-            introduced = {one.name: float(one.rel_l2) for one in event.tensors if one.rel_l2 is not None}
+            introduced = {one.name: one.size for one in event.tensors if one.size is not None}
         else:
             rows.clear()
     failing = (row.name for _, row in sorted(rows.items()) if row.status is Status.FAIL)

@@ -152,11 +152,12 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
 def _is_open(culprit: Culprit, target: Opening) -> bool:
     """Return whether a remedy may tell the cause: where the target runs the file's own types, what it does otherwise
-    than the file says looks like a fault of a scale or a zero point."""
+    than the file says looks like a fault of a scale or a zero point, or like a cause whose experiment could not run."""
     known = CAUSES[culprit.cause]
     if known.is_open(culprit.evidence):
         return True
-    return not is_narrow(target.precision) and known.mended and not known.enlarged
+    untried = known.undone is not None and "left" not in culprit.evidence
+    return not is_narrow(target.precision) and (untried or (known.mended and not known.enlarged))
 
 
 def prove_by_remedy(

@@ -23,11 +23,24 @@ from ..settings import setting
 from .stock_script import METHODS, PER_CHANNEL, later_opset
 
 __all__ = [
-    "EXACT_SUMS", "PRODUCTS", "adds_in_16_bits", "count_quantised", "raise_constants", "remedies_of",
+    "EXACT_SUMS", "PRODUCTS", "SUMMED", "adds_in_16_bits", "count_quantised", "raise_constants", "remedies_of",
 ]  # fmt: skip
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 """What gains most of INT8: the usual advice is to leave everything else in float."""
+
+SUMMED: Mapping[str, tuple[int, tuple[tuple[int, int], ...]]] = {
+    "MatMulInteger": (2, ((1, 3),)),
+    "QLinearMatMul": (2, ((3, 5),)),
+    "QLinearConv": (2, ((3, 5),)),
+    "QGemm": (2, ((3, 5),)),
+    "MatMulIntegerToFloat": (4, ((1, 5),)),
+    "DynamicQuantizeMatMul": (-1, ((1, 3),)),
+    "DynamicQuantizeLSTM": (-1, ((1, 9), (2, 11))),
+    "QAttention": (6, ((1, 7),)),
+}
+"""Operators whose kernels add 8-bit products: which input is the activations' zero point (-1: quantised to uint8 as it
+runs), then for each weight which input it is, and which its zero point (the operators of ONNX and com.microsoft)."""
 
 _WEIGHED = frozenset({*PRODUCTS, "ConvTranspose"})
 _FOLDED = frozenset({"BatchNormalization", "Mul", "Div", "Add", "Sub"})
@@ -57,7 +70,8 @@ def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: S
     """change: what the mode does to the model, see ``modes.Recipe``. model: the file."""
     causes = frozenset(one.cause for one in culprits)
     types = frozenset(kind for one in culprits for kind in one.op_types)
-    if not change and not types.isdisjoint(PRODUCTS) and count_quantised(read_model(model).proto):
+    adds = not types.isdisjoint({*PRODUCTS, *SUMMED})
+    if change in {"", "float16"} and adds and count_quantised(read_model(model).proto):
         yield from _exact_sums(options)
     if change.startswith("int8"):
         yield from _scales_apart(change, options, model, culprits)

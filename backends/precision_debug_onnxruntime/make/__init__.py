@@ -20,6 +20,7 @@ from ..engine.types import Types
 from ..keep import Blocked
 from ..reasons import say
 from ..settings import setting
+from .exact_sums import make_sums_exact
 from .float16 import after_conversion, convert, float16_notes, narrow_on_cpu
 from .opset import raise_opset
 from .running_graph import dump, infer_types, read_unoptimised
@@ -69,11 +70,17 @@ def change_model(
         raise_constants(copy, least)
         source = dataclasses.replace(source, proto=copy)
     if not recipe.change and not recipe.optimise and recipe.mode.precision == "float32":
-        return _multiply_in_float32(source)
+        exact, notes = make_sums_exact(source)
+        widened, more = _multiply_in_float32(exact)
+        return widened, (*notes, *more)
+    notes = ()
+    if recipe.change.endswith("_sim"):
+        source, notes = make_sums_exact(source)  # whose sums are no processor's
     simulated = recipe.change.removesuffix("_sim")
     if simulated != recipe.change and simulated in _CASTS_SINCE:
-        return raise_opset(source, _CASTS_SINCE[simulated], simulated)
-    return source, ()
+        raised, more = raise_opset(source, _CASTS_SINCE[simulated], simulated)
+        return raised, (*notes, *more)
+    return source, notes
 
 
 def _multiply_in_float32(source: Model) -> tuple[Model, tuple[Reason, ...]]:
