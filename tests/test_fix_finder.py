@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,11 +33,22 @@ from precision_debug.run.criterion import Sample
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
+from precision_debug.run.side import OpenSide
 from precision_debug.run.to_keep import Keepable
 from precision_debug.search.fix import Evaluation, Fix, KeptUnit, ToKeep, TradePoint, TriedFix
 from precision_debug.search.offer import FixRule
 from precision_debug.search.units import Units
 from precision_debug.settings import Setting
+
+
+@pytest.mark.parametrize(
+    ("session", "end"), [({"build_seconds": 31.0}, 162.0), ({"build_seconds": 0.0}, 180.0), ({}, 180.0)]
+)
+def test_a_builder_that_is_loaded_first_gives_sets_no_more_time(session: dict[str, float], end: float) -> None:
+    """Opened at 100 after 40 s, 9 of which loaded TensorRT's builder."""
+    side = cast("OpenSide", SimpleNamespace(opened=100.0, opening_seconds=40.0, session=SimpleNamespace(**session)))
+    specs = [cast("RunSpec", SimpleNamespace(explain=how)) for how in ("fast", "full")]
+    assert [fixes._find_shrink_deadline(side, spec) for spec in specs] == [end, math.inf]
 
 
 def a_wide_channel(folder: Path, layers: int, *, brought_back: bool) -> tuple[str, dict[str, np.ndarray]]:

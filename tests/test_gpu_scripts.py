@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,15 @@ def test_what_the_phases_time_is_there() -> None:
         owner = importlib.import_module(module)
         owner = getattr(owner, kind) if kind else owner
         assert [name for name in names if not hasattr(owner, name)] == [], place
+
+
+def test_a_dry_run_needs_no_card(tmp_path: Path) -> None:
+    """Steps that pass settings of TensorRT's, or wait for a refusal, with modes of the CPU."""
+    pytest.importorskip("paddle", reason="needs Paddle")
+    steps = ("unmarked", "dynamic", "bf16_refused")
+    done = subprocess.run(
+        [sys.executable, str(GPU / "paddle_trt.py"), "--dry", *steps], check=False, cwd=tmp_path,
+        env={**os.environ, "OUT": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [done.stdout.count(f"== {step}: ") for step in steps] == [1] * len(steps)

@@ -197,20 +197,24 @@ def test_an_engine_without_the_fault_is_not_looked_into_further(monkeypatch: pyt
     assert not marked_outputs.are_finite({"y": one, "z": nan})
 
 
-@pytest.mark.parametrize(("longest", "shown"), [(0.5, 1), (1.5, 2), (9.0, 3)])
+@pytest.mark.parametrize(
+    ("longest", "most", "shown"),
+    [(0.5, 400, 1), (1.5, 400, 1), (2.5, 400, 2), (9.0, 400, 3), (0.5, 200, 1), (1.5, 200, 2)],
+)
 def test_marked_engines_take_about_as_long_as_the_real_one(
-    longest: float, shown: int, monkeypatch: pytest.MonkeyPatch
+    longest: float, most: int, shown: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None is begun after that, but where the user says how many; what is not shown says why."""
+    """Each takes 1 s. What is between blocks is shown until then, in halves too; of what is inside them none is begun
+    that would end later, but where the user says how many. What is not shown says why."""
     for more, expected in ((None, shown), (3, 3)):
-        maker = Refusing(most=400, blocks=400)
+        maker = Refusing(most=most, blocks=400)
         marking = marking_of(maker, monkeypatch)
         marking.longest, marking.more = longest, more
         names = [batch.names for batch, _ in marking.batches(ALL_OF_400, {})]
         assert len(names) == expected
         assert len(marking.refused) == len(ALL_OF_400) - sum(map(len, names))
         assert all(f"(marked_builds={expected})" in reason for reason in marking.refused.values())
-        assert bool(marking.refused) == (expected < 3)
+        assert bool(marking.refused) == (expected < 3 or most < 400)
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 3, 9])

@@ -7,6 +7,7 @@ import importlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,22 @@ def test_what_the_user_asks_of_layers_stays(install: Install) -> None:
     assert rebuilt["OBEY_PRECISION_CONSTRAINTS"] == "on"
 
 
+def test_the_seconds_of_the_build_are_the_engines_own(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder loads TensorRT's kernels first, which no second engine waits for."""
+    trt, clock = install(), [0.0]
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def slow(plain: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+        return lambda *given: (clock.__setitem__(0, clock[0] + seconds), plain(*given))[1]
+
+    for name, seconds in (("create_network", 9.0), ("build_serialized_network", 31.0)):
+        monkeypatch.setattr(trt.Builder, name, slow(getattr(trt.Builder, name), seconds))
+    session = opened()
+    assert session.build_seconds == 31.0
+    shown(session)
+    assert session.build_seconds == 31.0
+
+
 @pytest.mark.parametrize(("asked", "levels"), [(None, [None, 1]), (5, [5, 1]), (0, [0, 0])])
 def test_an_engine_that_is_only_looked_at_is_optimised_less(
     install: Install, monkeypatch: pytest.MonkeyPatch, asked: int | None, levels: list[int | None]
@@ -245,8 +262,24 @@ def test_precisions_of_a_recorded_engine() -> None:
     assert find_precisions(network, [region]) == {}
 
 
+def test_a_region_is_rebuilt_in_the_type_at_its_edges() -> None:
+    """TensorRT 8.6 on an H200 deployed this encoder as one region in FP32, and rebuilt it as one that reads FP16."""
+    data = Path(__file__).parent / "data" / "tensorrt"
+    real, marked = (read_inspector(data / f"encoder_8.6_fp16{end}.json") for end in ("", "_marked"))
+    layers = [LayerFacts(name=name, type="SOFTMAX", inputs=(), outputs=()) for name in ("layer1_softmax", "unnamed")]
+    assert find_precisions(layers, real) == {"layer1_softmax": "FP32", "unnamed": "FP32"}
+    assert find_precisions(layers, marked) == {}  # reads FP16 and writes FP32
+    ends = {"inputs": (EngineTensor(name="x", dtype="FP16"), EngineTensor(name="ids", dtype="INT32")),
+            "outputs": (EngineTensor(name="y", dtype="FP16"),)}  # fmt: skip
+    region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin", onnx_nodes=("a",), **ends)
+    other = EngineLayer(name="c", layer_type="CaskConvolution", tactic_name="sm80_xmma_f32f32_f32f32_f32", **ends)
+    few = [LayerFacts(name=name, type="SOFTMAX", inputs=(), outputs=()) for name in ("a", "inside", "c")]
+    assert find_precisions(few, [region]) == dict.fromkeys(("a", "inside", "c"), "FP16")
+    assert find_precisions(few, [region, other]) == {"a": "FP16", "c": "FP32"}  # of what is inside it is not known
+
+
 def test_the_other_ways_that_a_card_measures(install: Install, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tests/gpu/tensorrt_marked.py: a level for engines with marks alone, and a region's type for all its layers."""
+    """Of tests/gpu/tensorrt_marked.py: a level for engines with marks alone."""
     monkeypatch.syspath_prepend(str(root / "tests" / "gpu"))
     script = importlib.import_module("tensorrt_marked")
     install()
@@ -261,15 +294,6 @@ def test_the_other_ways_that_a_card_measures(install: Install, root: Path, monke
     assert list(shown(opened(optimization_level=3))) == NAMES
     assert levels == [3, 1]
     assert [(marks > 0, why) for marks, _, why in builds] == [(False, ""), (True, "")]
-    monkeypatch.setattr(opening, "find_precisions", opening.find_precisions)
-    script.prefer_edges()
-    layer = LayerFacts(name="inside", type="SOFTMAX", inputs=(), outputs=())
-    ends = {"inputs": (EngineTensor(name="x", dtype="FP16"),), "outputs": (EngineTensor(name="y", dtype="FP16"),)}
-    region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin", **ends)
-    copy = EngineLayer(name="c", layer_type="Reformat", is_reformat=True, **ends)
-    other = EngineLayer(name="d", layer_type="CaskConvolution", tactic_name="f16f16_f16f16_f16", **ends)
-    assert opening.find_precisions([layer], [copy, region]) == {"inside": "FP16"}
-    assert opening.find_precisions([layer], [region, other]) == {}
 
 
 @pytest.mark.parametrize("names", [None, {"relu1_out", "probabilities"}])

@@ -34,7 +34,7 @@ class TensorRTSession:
 
     ``layers`` are the real engine's, as its inspector lists them for the shapes that were fed. Outputs, and the rows
     of outputs, always come from the real engine; other tensors from a rebuilt one or from the debug listener, and the
-    column "Seen In" says which.
+    column "Seen In" says which. ``build_seconds``: of the real one's build alone; 0.0 where it was read from a file.
     """
 
     doubts: Sequence[Doubt] = ()
@@ -49,7 +49,7 @@ class TensorRTSession:
         self._marked: dict[tuple[str, ...], Batch] = {}
         self._kept: list[Batch] = []
         self._refused: dict[str, Reason] = {}
-        self._closed = False
+        self._closed, self.build_seconds = False, built.seconds
         self.versions: Mapping[str, str] = facts.versions
         self.layers: Sequence[EngineLayer] = facts.layers
 

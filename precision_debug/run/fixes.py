@@ -160,8 +160,12 @@ def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str)
 
 
 def _find_shrink_deadline(target: OpenSide, spec: RunSpec) -> float:
-    """Return the time from which on a set that holds is not made smaller; a full explanation waits for the smallest."""
-    return math.inf if spec.explain == "full" else target.opened + (_BUILDS - 1) * target.opening_seconds
+    """Return the time from which on a set that holds is not made smaller; a full explanation waits for the smallest.
+
+    A session that builds its engine may tell the seconds of that in ``build_seconds``: opening it can load a builder
+    first, which no further set waits for."""
+    built: float = getattr(target.session, "build_seconds", 0.0) or target.opening_seconds
+    return math.inf if spec.explain == "full" else target.opened + (_BUILDS - 1) * built
 
 
 def _lower_target(target: OpenSide) -> Opening:

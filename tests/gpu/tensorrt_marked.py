@@ -3,10 +3,9 @@
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_marked.py NAME:WAY …
 
 NAME: a model of tensorrt_fixes.py. WAY: ``now``, as the tool builds them; ``level0`` to ``level2``, with this builder
-optimisation level for the engines that are only looked at; ``edges``, where the real engine is one region, with the
-type that it reads and writes preferred for all of its layers; ``edges+level1``, both. Rows and explanation alone: no
-fix is tried. A line of JSON each, with seconds and marks of each build, and what is told otherwise than by the first
-way of the same model; FAIL where a way does not end. $OUT/NAME_WAY.json is its report.
+optimisation level for the engines that are only looked at. Rows and explanation alone: no fix is tried. A line of JSON
+each, with seconds and marks of each build, and what is told otherwise than by the first way of the same model; FAIL
+where a way does not end. $OUT/NAME_WAY.json is its report.
 """
 
 from __future__ import annotations
@@ -24,24 +23,6 @@ from typing import Any
 from checkout import ROOT
 
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu")).resolve()
-
-
-def prefer_edges() -> None:
-    """Let rebuilt engines prefer a region's own type, which the tool leaves to TensorRT."""
-    from precision_debug_tensorrt import opening
-
-    from precision_debug.inspector import is_opaque
-
-    plain = opening.find_precisions
-
-    def found(network: Any, engine: Any) -> dict[str, str]:
-        busy = [layer for layer in engine if not layer.is_reformat]
-        types = {tensor.dtype for layer in busy for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype}
-        if not busy or not all(map(is_opaque, busy)) or len(types) != 1:
-            return plain(network, engine)
-        return dict.fromkeys((layer.name for layer in network), types.pop())
-
-    opening.find_precisions = found
 
 
 def build_at(level: int) -> None:
@@ -95,13 +76,10 @@ def one(name: str, way: str) -> None:
         raise SystemExit(f"{name} asks for {words}, which this script does not type")
     path = OUT / f"{name}_{way}.onnx"
     onnx.save(model, path)
-    for part in way.split("+"):
-        if part == "edges":
-            prefer_edges()
-        elif part.startswith("level"):
-            build_at(int(part.removeprefix("level")))
-        elif part != "now":
-            raise SystemExit(f"no way is called {part}")
+    if way.startswith("level"):
+        build_at(int(way.removeprefix("level")))
+    elif way != "now":
+        raise SystemExit(f"no way is called {way}")
     from precision_debug.run import explaining
 
     explaining.try_fix = lambda *_, **__: None  # type: ignore[assignment]
@@ -166,4 +144,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         one(sys.argv[2], sys.argv[3])
         raise SystemExit(0)
-    raise SystemExit(main(sys.argv[1:] or ["encoder:now", "encoder:edges", "points:now", "points:level1"]))
+    raise SystemExit(main(sys.argv[1:] or ["encoder:now", "encoder:level2", "points:now", "points:level2"]))

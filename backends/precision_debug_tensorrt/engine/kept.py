@@ -142,7 +142,8 @@ def _list_computing(names: Iterable[str], graph: Any) -> list[str]:
 #
 # Marking tensors changes what is fastest. Left alone, TensorRT 8.6 rebuilt a small FP16 engine wholly in FP32, so that
 # its table showed no error at all. Precisions of the real engine are therefore preferred in the rebuilt one; TF32
-# cannot be asked for layer by layer.
+# cannot be asked for layer by layer. A region tells of the types at its edges alone: left to choose them anew, TensorRT
+# 8.6 rebuilt a region in FP32 as one that reads FP16, and compiled it in each type to choose by time.
 
 _ASKED = {"FP16": "FP16", "BF16": "BF16", "FP32": "FP32", "TF32": "FP32", "INT8": "INT8"}
 _MULTIPLIES = frozenset({"CONVOLUTION", "DECONVOLUTION", "FULLY_CONNECTED", "MATRIX_MULTIPLY"})
@@ -152,20 +153,31 @@ def find_precisions(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]
     """Layer of the network to the precision that the engine gave it, where the engine tells one.
 
     INT8 only where values are multiplied, since the engine does not quantise what is fused behind that on its way; and
-    not with QDQ, which says it itself.
+    not with QDQ, which says it itself. Of a region, the type that it reads and writes, where that is one; an engine
+    that is regions of one type gives it to all layers, as a region does not name what is inside it.
     """
     explicit = any(layer.type in {"QUANTIZE", "DEQUANTIZE"} for layer in network)
     index = LayerIndex(engine)
+    busy = [layer for layer in engine if not layer.is_reformat]
+    whole = _find_edge_type(busy) if all(map(is_opaque, busy)) else ""
     found = {}
     for layer in network:
         names = [output.name for output in layer.outputs] or [""]
         there = index.find(names[0], layer.name)
         if there is None or is_opaque(there):
-            continue
-        precision = _ASKED.get(find_real_precision(there)[0], "")
+            precision = whole if there is None else _find_edge_type([there])
+        else:
+            precision = _ASKED.get(find_real_precision(there)[0], "")
         if precision and (precision != "INT8" or (layer.type in _MULTIPLIES and not explicit)):
             found[layer.name] = precision
     return found
+
+
+def _find_edge_type(regions: Sequence[EngineLayer]) -> str:
+    """Return the floating-point type that regions read and write; "" where they do not tell, or there are several."""
+    types = {tensor.dtype for region in regions for tensor in (*region.inputs, *region.outputs)}
+    floats = types & {"FP32", "FP16", "BF16"}
+    return floats.pop() if len(floats) == 1 else ""
 
 
 def prefer_precisions(api: Api, network: Any, config: Any, precisions: Mapping[str, str]) -> int:

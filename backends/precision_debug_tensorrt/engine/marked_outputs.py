@@ -143,7 +143,7 @@ class Marking:
     follow one that was refused; None: as many as come to a fixed number of layers, so that a large network takes no
     more than three times the build of the engine that ships, and a small one shows all that can be shown. finite:
     set by who runs them, see ``_FINITE``. longest: seconds of such builds of a large network, unasked, after which
-    none is begun.
+    none is begun; of those that look inside the parts, none that would end later.
     """
 
     maker: Maker
@@ -202,9 +202,12 @@ class Marking:
         edges = find_cuts(layers, part)
         queue = [edges or part[0::2], *([] if edges else [part[1::2]])]
         allowed = self.more if self.more is not None else min(max(_LAYERS // max(len(layers), 1), _LEAST), _MOST)
-        each, built_so_far, refusals, spent = 1, 0, 0, 0.0
+        each, built_so_far, refusals, spent, last = 1, 0, 0, 0.0, 0.0
         longest = self.longest if self.more is None and allowed == _LEAST else math.inf
-        while built_so_far < allowed and refusals < _REFUSALS and spent <= longest:
+        while built_so_far < allowed and refusals < _REFUSALS:
+            if spent + (0.0 if queue else last) > longest:
+                allowed = built_so_far
+                break
             if not queue:
                 queue, each = [choose_inside(layers, edges, left, each)], 2 * each
             wanted = queue.pop(0)
@@ -225,15 +228,14 @@ class Marking:
                     queue[:0] = [wanted[0::2], wanted[1::2]]
                 each, refusals = 1, refusals + 1
                 continue
-            built_so_far, spent = built_so_far + 1, spent + built.seconds
+            built_so_far, spent, last = built_so_far + 1, spent + built.seconds, built.seconds
             for name in wanted:
                 left.pop(name, None)
             yield self._batch(wanted, built, text, found), runner
             if self.finite and self.more is None:
                 allowed = min(allowed, _FINITE)
         for name in left:
-            builds = min(allowed, built_so_far) if spent > longest else allowed
-            self.refused[name] = say("inside_refused", detail=error.what, builds=builds)
+            self.refused[name] = say("inside_refused", detail=error.what, builds=allowed)
 
     def _batch(self, part: tuple[str, ...], built: Built, text: str, layers: tuple[EngineLayer, ...]) -> Batch:
         plan = dataclasses.replace(built, engine=None, runtime=None)
