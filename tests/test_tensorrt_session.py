@@ -229,8 +229,11 @@ def test_an_engine_that_is_only_looked_at_is_optimised_less(
     found, plain = [], trt.Builder.build_serialized_network
     monkeypatch.setattr(trt.Builder, "build_serialized_network", lambda self, network, config: (
         found.append(vars(config).get("builder_optimization_level")), plain(self, network, config))[1])  # fmt: skip
-    assert list(shown(opened(**({} if asked is None else {"optimization_level": asked})))) == NAMES
+    session = opened(**({} if asked is None else {"optimization_level": asked}))
+    assert list(shown(session)) == NAMES
     assert found == levels  # the engine to deploy is built as the user says
+    told = [note.args for note in session.notes if note.code == "tensorrt.looked_at_level"]
+    assert told == ([{"level": 1, "asked": 5}] if asked == 5 else [])
 
 
 @pytest.mark.parametrize("mode", ["trt_fp32", "trt_tf32"])

@@ -30,7 +30,7 @@ from .engine.timing_cache import TimingCache
 from .engine.types import dtype_name
 from .engine.versions import Api, load_api
 from .failures import add_suspect
-from .make import Built, Maker, build_typed, choose_road, load_engine, make_typed_source
+from .make import LOOKED_AT, Built, Maker, build_typed, choose_road, load_engine, make_typed_source
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
 from .reasons import say
@@ -66,6 +66,10 @@ def open_session(
     else:
         timing = TimingCache(options.timing_cache, anew=bool(get_passed(spec.options, "anew")))
         notes += [say("timing_read", bytes=timing.loaded)] if timing.loaded else []
+        alike = options.fused_only and api.replays_tactics
+        marks = (not api.debug_tensors or options.observe == "marks") and not alike
+        if marks and (level := options.optimization_level or 0) > LOOKED_AT:
+            notes.append(say("looked_at_level", level=LOOKED_AT, asked=level))
         make = functools.partial(
             Maker, api=api, logger=logger, messages=messages, recipe=recipe, options=options, road=road,
             device=device, feeds=arrays, timing=timing,

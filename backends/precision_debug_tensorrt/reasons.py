@@ -241,6 +241,11 @@ REASONS = Catalogue("tensorrt", {
         "tactic 此前已测时：读取了"
         " {bytes:,} 字节的计时缓存。"
     ),
+    "looked_at_level": Wording(
+        "Engines with marks are built at optimisation level {level}; the engine to deploy and those of a fix at"
+        " {asked}, as asked.",
+        "带标记的引擎以优化级别 {level} 构建；部署用的引擎和修复后的引擎按要求以级别 {asked} 构建。",
+    ),
     "timing_refused": Wording(
         "TensorRT could not read the whole timing cache {path}: tactics that it timed again may differ.",
         "TensorRT 未能完整读取计时缓存 {path}：重新测时的 tactic 可能不同。", "Remove the cache.",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from .ahead_of_time import ChipBuild, build_for_chip, build_for_chips
+from .config import LOOKED_AT
 from .engine import Built, Maker, load_engine
 from .road import Road, choose_road
 from .typed import build_typed, make_typed_source
 
 __all__ = [
+    "LOOKED_AT",
     "Built",
     "ChipBuild",
     "Maker",

@@ -14,7 +14,7 @@ from ..engine.options import Options
 from ..engine.versions import Api
 from ..modes import Recipe
 
-__all__ = ["add_profile", "needs_calibration", "set_chips", "set_flags", "set_resources"]
+__all__ = ["LOOKED_AT", "add_profile", "needs_calibration", "set_chips", "set_flags", "set_resources"]
 
 _CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 
@@ -45,7 +45,7 @@ def set_chips(api: Api, config: Any, chips: Sequence[str]) -> None:
         config.set_compute_capability(member, place)
 
 
-_LOOKED_AT = 1
+LOOKED_AT = 1
 """Optimisation level, at most, of engines whose tensors are looked at: TensorRT's own is 3. Their layers' precisions
 follow the real engine's, and how fast they run is nobody's concern."""
 
@@ -59,7 +59,7 @@ def set_resources(api: Api, config: Any, options: Options, *, looked_at: bool = 
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace)
     level = options.optimization_level
     if looked_at:
-        level = _LOOKED_AT if level is None else min(level, _LOOKED_AT)
+        level = LOOKED_AT if level is None else min(level, LOOKED_AT)
     if level is not None:
         config.builder_optimization_level = level
     if options.tactic_sources is None:
