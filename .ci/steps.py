@@ -39,7 +39,6 @@ FRAMEWORKS = (
 SPREAD = f"--forks {CORES + 1}"
 # A status of 0 where a processor saturates 8-bit sums.
 SATURATES = "from precision_debug_onnxruntime.engine import remedies; exit(not remedies.adds_in_16_bits())"
-GIVES_WAY = "nice -n 5 .venv/bin/python"  # to the tests that run beside it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +85,8 @@ def readme(number: int) -> str:
 def steps(work: Path, tests: Sequence[str]) -> list[Step]:
     """All of them. work: an empty folder; tests: what pytest runs, everything where there are none."""
     only = " ".join(tests)
+    python = shlex.quote(str(work / "third" / ".venv" / "bin" / "python"))  # with frameworks
+    gives_way = f"nice -n 5 {python}"  # to the tests that run beside it
     bare, full, slow, vllm = (work / f"{name}.txt" for name in ("bare", "frameworks", "slow", "vllm"))
     # What passed bare is not run again; without the bare run's list, everything is.
     left = f'$([ -f "{bare}" ] && echo "--passed-in={bare}")'
@@ -113,23 +114,24 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         """),
         Step(name="packages agree", clone="second", cores=0, after=[second], script=".venv/bin/python -m pip check"),
         # Tests wait for children, files and signals for a tenth of their time: what follows fills that, and gives way.
-        Step(name="ruff", clone="third", cores=0, after=[frameworks], script=f"{GIVES_WAY} -m ruff check ."),
+        Step(name="ruff", clone="third", cores=0, after=[frameworks], script=f"{gives_way} -m ruff check ."),
         # it tells by hashes of files what it has read before, wherever the checkout lies, and follows no framework
         Step(name="mypy", clone="third", cores=0, after=[frameworks], script=f"""
-            {GIVES_WAY} -m mypy --cache-dir "{_shared_folder()}/ci-mypy"
+            {gives_way} -m mypy --cache-dir "{_shared_folder()}/ci-mypy"
         """),
-        Step(name="slow tests", clone="third", cores=0, after=[frameworks], outcomes=slow, script=f"""
-            {GIVES_WAY} -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
+        # in the second clone all modules are compiled, and the assertions of most tests rewritten
+        Step(name="slow tests", clone="second", cores=0, after=[frameworks], outcomes=slow, script=f"""
+            {gives_way} -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
         """),
-        Step(name="tests with vLLM", clone="third", cores=0, after=[frameworks], outcomes=vllm, script=f"""
+        Step(name="tests with vLLM", clone="second", cores=0, after=[frameworks], outcomes=vllm, script=f"""
             PRECISION_DEBUG_VLLM_PYTHON="$(.ci/vllm {sys.executable})"
             export PRECISION_DEBUG_VLLM_PYTHON
-            [ -z "$PRECISION_DEBUG_VLLM_PYTHON" ] || {GIVES_WAY} -m pytest -q --durations=25 \\
+            [ -z "$PRECISION_DEBUG_VLLM_PYTHON" ] || {gives_way} -m pytest -q --durations=25 \\
                 tests/test_vllm.py tests/test_vllm_contract.py --outcomes="{vllm}"
         """),
-        Step(name="tests with frameworks", clone="third", cores=2, outcomes=full,
+        Step(name="tests with frameworks", clone="second", cores=2, outcomes=full,
              after=[frameworks, second], script=f"""
-            .venv/bin/python -m pytest -q {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
+            {python} -m pytest -q {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
         """),
         Step(name="promised tests", clone="", after=["slow tests", "tests with frameworks"], script=f"""
             {sys.executable} tests/promised.py "{bare}" "{full}" "{slow}"

@@ -158,6 +158,7 @@ def _children_are_forks(
     monkeypatch.setattr("warm.here", chosen)
     if chosen is not None:
         monkeypatch.setattr("precision_debug.run.child.start", chosen.start)
+        monkeypatch.setattr("precision_debug.safety.own_process.run_code", chosen.run_code)
 
 
 @pytest.fixture(autouse=True, scope="module")

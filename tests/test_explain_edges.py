@@ -229,11 +229,11 @@ def _looped(g: Graph, op: str, value: float, turns: int) -> str:
 def test_a_state_that_a_narrow_type_stops_has_an_author(op: str, value: float, tmp_path: Path) -> None:
     """Each step is less than half of what the type can tell there; of the baseline's state its rounding is ordinary."""
     g = Graph(seed=5)
-    y = _looped(g, op, value, 200)
+    y = _looped(g, op, value, 80)
     report = compared(g, [y], tmp_path, "ort_bf16_sim")
     (only,) = found(report)
     assert (only.name.partition("@")[0], only.cause) == ("moved", "drift")
-    assert only.evidence["depth"] == 200
+    assert only.evidence["depth"] == 80
     kept = compared(g, [y], tmp_path, "ort_bf16_sim", node_block_list=",".join([*only.keep, "y"]))
     assert row(kept, "y").status is Status.PASS
 

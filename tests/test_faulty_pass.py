@@ -73,6 +73,7 @@ def test_nobody_looks_for_a_pass_where_that_is_switched_off(offset: str) -> None
     assert {one.cause for one in _compared(offset, find_pass=False).explanation.culprits} == {"other_arithmetic"}
 
 
+@pytest.mark.fresh
 def test_only_the_optimisers_that_change_the_model_are_tried_first(offset: str) -> None:
     from precision_debug_onnxruntime.engine.passes import passes_of, switches
 

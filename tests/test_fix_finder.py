@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -79,9 +80,20 @@ def in_int8(folder: Path, layers: int, *, brought_back: bool) -> Report:
     return precision_debug.compare(model, run_mode="ov_int8", inputs=feeds)
 
 
-def kept_in_int8(folder: Path, layers: int, *, brought_back: bool) -> tuple[ToKeep, TriedFix, Executed, Executed]:
-    """What a comparison of such a model in ov_int8 keeps, what came of it, and what ran in INT8 before and then."""
-    kept = in_int8(folder, layers, brought_back=brought_back).to_keep
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Report]:
+    """The same, of each model once."""
+
+    @functools.cache
+    def ask(layers: int, *, brought_back: bool) -> Report:
+        return in_int8(tmp_path_factory.mktemp("int8"), layers, brought_back=brought_back)
+
+    return ask
+
+
+def kept_in(report: Report) -> tuple[ToKeep, TriedFix, Executed, Executed]:
+    """What such a comparison keeps, what came of it, and what ran in INT8 before and then."""
+    kept = report.to_keep
     assert kept is not None
     tried = kept.tried
     assert tried is not None
@@ -90,9 +102,9 @@ def kept_in_int8(folder: Path, layers: int, *, brought_back: bool) -> tuple[ToKe
     return kept, tried, tried.was, tried.still
 
 
-def test_what_was_rounded_before_the_culprit_is_kept_with_few_runs(tmp_path: Path) -> None:
+def test_what_was_rounded_before_the_culprit_is_kept_with_few_runs(once: Callable[..., Report]) -> None:
     """The convolution with its bias is named; keeping that alone is enough."""
-    kept, tried, was, still = kept_in_int8(tmp_path, 2, brought_back=False)
+    kept, tried, was, still = kept_in(once(2, brought_back=False))
     assert tried.state == "mended"
     assert kept.keys == ("last",)
     assert tried.runs <= 5
@@ -106,15 +118,15 @@ def test_the_comparisons_own_calibration_serves_the_sets_that_are_tried(
     nncf = pytest.importorskip("nncf", reason="nncf is not installed")
     calls, quantize = [], nncf.quantize
     monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(0) or quantize(*given, **named))
-    _, tried, _, _ = kept_in_int8(tmp_path, 2, brought_back=False)
+    _, tried, _, _ = kept_in(in_int8(tmp_path, 2, brought_back=False))
     assert tried.runs > 1
     assert len(calls) in {2, 3}  # one that comes to something else where it is calibrated anew is run once more
 
 
-def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(tmp_path: Path) -> None:
+def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(once: Callable[..., Report]) -> None:
     """OpenVINO takes nothing back between a product and its quantiser, so that a run with each tensor put back would
     give the softmax the error of all that comes before it: before, "this type is too coarse" was said of it."""
-    report = in_int8(tmp_path, 2, brought_back=False)
+    report = once(2, brought_back=False)
     culprit = report.explanation.culprits[0]
     assert (culprit.name, culprit.cause) == ("shifted", "outlier_channel")
     assert "Convolution" in culprit.op_types
@@ -125,20 +137,20 @@ def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(tmp_path: Path) ->
     assert {row.op_type for row in report.rows if row.comparison is not None and row.introduced is None} <= inside
 
 
-def test_the_last_operator_is_not_blamed_for_what_every_layer_adds(tmp_path: Path) -> None:
+def test_the_last_operator_is_not_blamed_for_what_every_layer_adds(once: Callable[..., Report]) -> None:
     """Before, the softmax was, for the error of all nine convolutions. The wide channel is a third of it, and repairing
     whoever is named takes a part of it away."""
-    explanation = in_int8(tmp_path, 8, brought_back=True).explanation
+    explanation = once(8, brought_back=True).explanation
     assert [(one.name, one.cause) for one in explanation.culprits][:1] == [("scaled", "outlier_channel")]
     assert "y" not in {one.name for one in explanation.culprits}
     assert all((one.repaired or 0.0) < (explanation.actual or 0.0) for one in explanation.culprits)
     assert max(explanation.budget, key=lambda name: explanation.budget[name]) == "scaled"
 
 
-def test_an_error_of_many_operators_is_offered_what_helped_too(tmp_path: Path) -> None:
+def test_an_error_of_many_operators_is_offered_what_helped_too(once: Callable[..., Report]) -> None:
     """What one calibration for all sets promises to hold only lessens the error where it is calibrated as it is pasted:
     nothing was offered then."""
-    report = in_int8(tmp_path, 8, brought_back=True)
+    report = once(8, brought_back=True)
     kept = report.to_keep
     assert kept is not None
     assert kept.tried is not None

@@ -19,6 +19,7 @@ from precision_debug.explain import explain_run
 from precision_debug.reasons import say
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead_sentences
+from precision_debug.report.model import Report
 
 
 def decided_by_a_sign(folder: Path, *sizes: float) -> tuple[str, dict[str, Any]]:
@@ -36,10 +37,25 @@ def decided_by_a_sign(folder: Path, *sizes: float) -> tuple[str, dict[str, Any]]
     return str(graph.save(folder / "sign.onnx", [graph.op("Tanh", [steep], "sign")])), graph.feeds
 
 
-def test_an_error_that_others_make_as_well_without_it_is_nobodys(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def one_of_many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Any]:
+    """What a comparison says of one operator that makes all, and what it would find if not all had been tried."""
+    asked, cut_short = explain_run.find_overlap, []
+
+    def ask_twice(subject: Any, alone: Any, tried: Any, *rest: Any) -> Any:
+        whole = asked(subject, alone, tried, *rest)
+        cut_short.append(asked(subject, alone, dataclasses.replace(tried, untried=("back5", "back6")), *rest))
+        return whole
+
+    path, feeds = decided_by_a_sign(tmp_path_factory.mktemp("overlap"), 460.0, *[40.0] * 64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explain_run, "find_overlap", ask_twice)
+        return precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=feeds), *cut_short
+
+
+def test_an_error_that_others_make_as_well_without_it_is_nobodys(one_of_many: tuple[Report, Any]) -> None:
     """Before, the one operator was named at 100 %, beside "without it most is left", and no conclusion was drawn."""
-    path, feeds = decided_by_a_sign(tmp_path, 460.0, *[40.0] * 64)
-    report = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=feeds)
+    report, _ = one_of_many
     explanation = report.explanation
     assert explanation is not None
     assert (explanation.state, explanation.culprits) == ("diffuse", ())
@@ -55,21 +71,12 @@ def test_an_error_that_others_make_as_well_without_it_is_nobodys(tmp_path: Path)
     assert "`there0`" in first.zh
 
 
-def test_what_is_left_without_it_is_measured_though_not_all_were_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_without_it_is_measured_though_not_all_were_tried(one_of_many: tuple[Report, Any]) -> None:
     """As seen of PP-OCRv5's recogniser: "no single culprit ... the largest makes 100% of it", and not a word of why."""
-    asked = explain_run.find_overlap
-
-    def cut_short(subject: Any, alone: Any, tried: Any, *rest: Any) -> Any:
-        return asked(subject, alone, dataclasses.replace(tried, untried=("back5", "back6")), *rest)
-
-    monkeypatch.setattr(explain_run, "find_overlap", cut_short)
-    path, feeds = decided_by_a_sign(tmp_path, 460.0, *[40.0] * 64)
-    explanation = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=feeds).explanation
-    assert explanation is not None
-    assert explanation.overlap is not None
-    assert explanation.overlap.without * 1.5 > explanation.actual
+    report, overlap = one_of_many
+    assert report.explanation is not None
+    assert overlap is not None
+    assert overlap.without * 1.5 > report.explanation.actual
 
 
 def test_two_of_which_each_is_enough_are_both_named(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a library may have read when it was imported must be as it was then; these are read when a command runs.
 _READ_LATE = (
     "PRECISION_DEBUG_", "PYTEST_", "LC_", "LANG", "TMPDIR", "PYTHONPATH", "COLUMNS", "PWD", "OLDPWD", "PATH",
-    "SHLVL", "_", "RANK", "WORLD_SIZE", "MASTER_", "GLOO_",
+    "SHLVL", "_", "RANK", "WORLD_SIZE", "MASTER_", "GLOO_", "GITHUB_",
 )  # fmt: skip
 _IMPORTS = (
     "numpy", "numpy.random", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime",
@@ -132,7 +132,7 @@ class Begun(Forked):
         texts = []
         for file in self._said:
             file.seek(0)
-            texts.append(file.read().decode("utf-8").replace("\r\n", "\n"))
+            texts.append(file.read().decode("utf-8", "replace").replace("\r\n", "\n"))
             file.close()
         return texts[0], texts[1]
 
@@ -169,6 +169,23 @@ class Warm:
         finally:
             os.close(reading)
         return Forked(os.fdopen(writing, "wb", buffering=0), told)
+
+    def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
+        """What ``precision_debug.safety.own_process.run_code`` does."""
+        from precision_debug.safety import import_path
+
+        words = import_path.make_command(code)
+        if not self.serves(os.environ):
+            return subprocess.run(words, capture_output=True, text=True, check=False, timeout=600, errors="replace")
+        said = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        job = {"code": code, "argv": ["-c"], "orig_argv": words,
+               "path": [os.path.abspath(path) for path in import_path.list_entries()]}  # fmt: skip
+        with open(os.devnull, "rb") as nothing:
+            fds = [nothing.fileno(), *(file.fileno() for file in said)]
+            process = Begun(self.ask(job, fds, os.environ), said)
+        out, err = process.communicate(600)
+        assert process.returncode is not None
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def open(self) -> None:
         """Start the process, where nothing has."""
@@ -236,6 +253,10 @@ class EveryWarm:
         job = Path(arguments[0], "job.json") if arguments else Path()
         words = job.read_text(encoding="utf-8", errors="replace") if job.is_file() else ""
         return self.chosen(words).start(code, *arguments, said=said, handles=handles)
+
+    def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
+        """What ``precision_debug.safety.own_process.run_code`` does: a backend's code names itself first."""
+        return self.chosen(code.partition(";")[0]).run_code(code)
 
     def close(self) -> None:
         """End them; their children go on."""
@@ -405,11 +426,13 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     logging.root.handlers.clear()  # what an import has put there would print our own notes beside the error
     logging.root.setLevel(logging.WARNING)
     from precision_debug.run import child
+    from precision_debug.safety import own_process
 
     # the engines that the tests' process has started; another one would end with the command that started it
     there = {name: Warm(str(Path(path).with_name(name)), environment, child.start) for name in ENGINES}
     own = there[Path(path).name]
-    child.start = _Served(there, own).start
+    served = _Served(there, own)
+    child.start, own_process.run_code = served.start, served.run_code
     gc.collect()
     gc.freeze()
     _Forks(socket.socket(fileno=handle)).serve()

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx_models import mlp
+from warm import Begun, begin
 
 from .case import ROOT, Lost, patience
 
@@ -62,8 +63,11 @@ def _model() -> bytes:
     return bytes(mlp().SerializeToString())
 
 
-def _begin(folder: Path, verb: str, *, limit: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    """The verb's command on a model with four samples, with a TMPDIR of its own."""
+def _begin(
+    folder: Path, verb: str, *, limit: Callable[[], None] | None = None, fork: bool = False
+) -> Begun | subprocess.Popen[str]:
+    """The verb's command on a model with four samples, with a TMPDIR of its own. fork: of a warm process, if one is
+    there: what is attacked is neither how it starts nor the process itself."""
     (folder / "m.onnx").write_bytes(_model())
     known = onnx.load_from_string(_model()).graph.input[0]
     shape = [size.dim_value or 1 for size in known.type.tensor_type.shape.dim]
@@ -73,6 +77,9 @@ def _begin(folder: Path, verb: str, *, limit: Callable[[], None] | None = None) 
     for number in range(4):
         np.savez(folder / "in" / f"{number}.npz", **{known.name: rng.normal(size=shape).astype(np.float32)})
     own = os.pathsep.join(map(str, (ROOT, ROOT / "backends")))
+    if fork:
+        environment = {**os.environ, "PYTHONPATH": own, "TMPDIR": str(folder / "tmpdir")}
+        return begin("-m", "precision_debug", *_VERBS[verb], env=environment, cwd=folder)
     return subprocess.Popen(
         [sys.executable, "-m", "precision_debug", *_VERBS[verb]], cwd=folder, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, preexec_fn=limit,  # noqa: PLW1509
@@ -80,13 +87,14 @@ def _begin(folder: Path, verb: str, *, limit: Callable[[], None] | None = None) 
     )  # fmt: skip
 
 
-def _ended(process: subprocess.Popen[str], verb: str) -> tuple[int, str]:
+def _ended(process: Begun | subprocess.Popen[str], verb: str) -> tuple[int, str]:
     """Status and what was said. Raises Lost for anything but our statuses and one clear line."""
     try:
         out, err = process.communicate(timeout=patience(_MOST_SECONDS))
     except subprocess.TimeoutExpired as error:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.communicate()
         raise Lost(f"{verb}: no end") from error
     status = process.returncode
@@ -156,7 +164,7 @@ def disks_full(random_: random.Random, folder: Path) -> None:
         def no_larger_file() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
 
-        status, err = _ended(_begin(folder, verb, limit=None if full else no_larger_file), verb)
+        status, err = _ended(_begin(folder, verb, limit=None if full else no_larger_file, fork=full), verb)
         if status >= 2 and not _FULL.search(err):
             raise Lost(f"{verb}: {place.name} of {size} KiB: {err[-300:]!r}")
         _whole(folder, verb)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.safety import import_path
+from precision_debug.safety import own_process
 
 from .. import modes
 from ..settings import setting
@@ -81,10 +80,7 @@ def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
     session, since those after it are not reached. Raises BackendError. """
     options = {name: one for name, one in spec.options.items() if name != "save_model"}
     args = (spec.mode, spec.model.model_file, json.dumps(options, default=list))
-    done = subprocess.run(
-        import_path.make_command(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})"),
-        capture_output=True, text=True, check=False, timeout=600, errors="replace",
-    )  # fmt: skip
+    done = own_process.run_code(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})")
     ended = _ENDED in done.stderr
     passes: dict[str, bool] = {}
     for name, changed in _CHANGED.findall(done.stderr):

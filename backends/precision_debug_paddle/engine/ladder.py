@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from precision_debug.errors import BackendError
 from precision_debug.protocols import Rung, Switch
 from precision_debug.records import SessionSpec
-from precision_debug.safety import import_path
+from precision_debug.safety import own_process
 
 from .. import modes
 from ..make import make_config
@@ -139,10 +138,7 @@ def passes_of(model: Model, mode: str, options: Mapping[str, Any]) -> tuple[str,
     """Return the passes that Paddle runs for a mode, as a predictor in a process of its own logs them; without those
     that it cannot do without. Raises BackendError. """
     args = (mode, str(model.file), str(model.params), json.dumps(dict(options)))
-    done = subprocess.run(
-        import_path.make_command(f"from precision_debug_paddle.engine.ladder import _log; _log(*{args!a})"),
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+    done = own_process.run_code(f"from precision_debug_paddle.engine.ladder import _log; _log(*{args!a})")
     found = _PASS.findall(done.stdout + done.stderr)
     if done.returncode != 0 and not found:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]

@@ -15,7 +15,7 @@ from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
-from precision_debug.safety import import_path
+from precision_debug.safety import own_process
 
 from ..reasons import say
 from .bodies import Recorder, with_bodies
@@ -165,7 +165,7 @@ def make_survival_trial(mode: str, params: Path, options: Mapping[str, Any]) -> 
         args = (mode, str(path), str(params), json.dumps(dict(options)), str(feeds_file))
         code = f"from precision_debug_paddle.engine.recorded import _try; _try(*{args!a})"
         try:
-            done = subprocess.run(import_path.make_command(code), capture_output=True, check=False, timeout=600)
+            done = own_process.run_code(code)
         except (OSError, subprocess.TimeoutExpired):
             return False
         finally:
