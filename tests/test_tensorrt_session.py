@@ -221,6 +221,18 @@ def test_the_seconds_of_the_build_are_the_engines_own(install: Install, monkeypa
     assert session.build_seconds == 31.0
 
 
+@pytest.mark.parametrize(("constraints", "binding"), [("none", False), ("prefer", False), ("obey", True)])
+def test_what_is_obeyed_is_no_guess(
+    install: Install, monkeypatch: pytest.MonkeyPatch, constraints: str, binding: bool
+) -> None:
+    """A region's type is one at its edges: under obey it would bind each layer inside, where the real one was free."""
+    install()
+    asked: list[bool] = []
+    monkeypatch.setattr(opening, "find_precisions", lambda *_, binding: (asked.append(binding), {})[1])
+    opened(precision_constraints=constraints)
+    assert asked == [binding]
+
+
 @pytest.mark.parametrize(("asked", "levels"), [(None, [None, 1]), (5, [5, 1]), (0, [0, 0])])
 def test_an_engine_that_is_only_looked_at_is_optimised_less(
     install: Install, monkeypatch: pytest.MonkeyPatch, asked: int | None, levels: list[int | None]
@@ -279,6 +291,8 @@ def test_a_region_is_rebuilt_in_the_type_at_its_edges() -> None:
     few = [LayerFacts(name=name, type="SOFTMAX", inputs=(), outputs=()) for name in ("a", "inside", "c")]
     assert find_precisions(few, [region]) == dict.fromkeys(("a", "inside", "c"), "FP16")
     assert find_precisions(few, [region, other]) == {"a": "FP16", "c": "FP32"}  # of what is inside it is not known
+    assert find_precisions(few, [region], binding=True) == {}
+    assert find_precisions(few, [region, other], binding=True) == {"c": "FP32"}
 
 
 def test_the_other_ways_that_a_card_measures(install: Install, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def open_session(
         notes += [say("timing_refused", path=options.timing_cache)] if messages.cache_refused else []
     text, layers = _inspect_engine(api, built, device, messages, source, arrays[0])
     if maker is not None and recipe.precisions:
-        maker.like = find_precisions(built.layers, layers)
+        maker.like = find_precisions(built.layers, layers, binding=options.precision_constraints == "obey")
     facts = gather(
         api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road,
         built=built, inspector=text, layers=layers, inputs=engine_inputs(api, built.engine),

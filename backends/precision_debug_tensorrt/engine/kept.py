@@ -149,23 +149,26 @@ _ASKED = {"FP16": "FP16", "BF16": "BF16", "FP32": "FP32", "TF32": "FP32", "INT8"
 _MULTIPLIES = frozenset({"CONVOLUTION", "DECONVOLUTION", "FULLY_CONNECTED", "MATRIX_MULTIPLY"})
 
 
-def find_precisions(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]) -> dict[str, str]:
+def find_precisions(
+    network: Sequence[LayerFacts], engine: Sequence[EngineLayer], *, binding: bool = False
+) -> dict[str, str]:  # fmt: skip
     """Layer of the network to the precision that the engine gave it, where the engine tells one.
 
     INT8 only where values are multiplied, since the engine does not quantise what is fused behind that on its way; and
     not with QDQ, which says it itself. Of a region, the type that it reads and writes, where that is one; an engine
-    that is regions of one type gives it to all layers, as a region does not name what is inside it.
+    that is regions of one type gives it to all layers, as a region does not name what is inside it. binding: they will
+    be obeyed and not only preferred: then of no region, inside which layers may run in another type than at its edges.
     """
     explicit = any(layer.type in {"QUANTIZE", "DEQUANTIZE"} for layer in network)
     index = LayerIndex(engine)
     busy = [layer for layer in engine if not layer.is_reformat]
-    whole = _find_edge_type(busy) if all(map(is_opaque, busy)) else ""
+    whole = _find_edge_type(busy) if all(map(is_opaque, busy)) and not binding else ""
     found = {}
     for layer in network:
         names = [output.name for output in layer.outputs] or [""]
         there = index.find(names[0], layer.name)
         if there is None or is_opaque(there):
-            precision = whole if there is None else _find_edge_type([there])
+            precision = whole if there is None or binding else _find_edge_type([there])
         else:
             precision = _ASKED.get(find_real_precision(there)[0], "")
         if precision and (precision != "INT8" or (layer.type in _MULTIPLIES and not explicit)):
