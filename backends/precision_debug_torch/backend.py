@@ -23,7 +23,6 @@ from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
     from precision_debug.protocols import (
-        Agreement,
         BaselineStore,
         Comparer,
         Description,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         Hook,
         Layer,
         Matches,
+        Remedy,
         Rung,
         Session,
         Switch,
@@ -223,7 +223,7 @@ class TorchBackend:
 
     def agreements(
         self, spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
-    ) -> Sequence[Agreement]:
+    ) -> Sequence[Remedy]:
         """See ``protocols.Agreeing``: of torch.compile."""
         if modes.recipe(spec.mode).change != "compile":
             return ()

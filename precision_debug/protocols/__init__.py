@@ -13,7 +13,6 @@ __all__ = [
     "WHOLE",
     "Absent",
     "Agreeing",
-    "Agreement",
     "AloneFiles",
     "AloneScripter",
     "Backend",
@@ -128,7 +127,6 @@ if TYPE_CHECKING:
         TF32_OFF,
         WHOLE,
         Agreeing,
-        Agreement,
         Handed,
         InRegions,
         Keep,
@@ -176,7 +174,7 @@ __getattr__ = make_lazy_exports(
         "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations OtherWeight Place StoredWeights",
         "description": "DescribedLayer DescribedWeight Describer Description Refused Survey Surveyor",
         "keeping": (
-            "Agreeing Agreement BETWEEN Handed InRegions Keep Keeper Remedies Remedy TF32_OFF WHOLE is_line "
+            "Agreeing BETWEEN Handed InRegions Keep Keeper Remedies Remedy TF32_OFF WHOLE is_line "
             "is_switch without"
         ),
         "session": (

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from ..records import Culprit, SessionSpec, TensorMeta
 
 __all__ = [
-    "BETWEEN", "TF32_OFF", "WHOLE", "Agreeing", "Agreement", "Handed", "InRegions", "Keep", "Keeper", "Remedies",
+    "BETWEEN", "TF32_OFF", "WHOLE", "Agreeing", "Handed", "InRegions", "Keep", "Keeper", "Remedies",
     "Remedy", "is_line", "is_switch", "without",
 ]  # fmt: skip
 
@@ -123,22 +123,29 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """A setting or change that mends a known cause in the same run mode, without an operator in higher precision.
+    """A setting or change that may mend an error in the same run mode, without an operator in higher precision.
 
-    For example another calibration, a scale for each channel, an epsilon that the type can hold.
+    For example another calibration, a scale for each channel, an epsilon that the type can hold; or an option with
+    which an engine computes as its baseline does.
 
     settings: in their declared types; they go over the spec's own. text: the same as lines for a program of the user's.
+    name: as a reader is told of it, "": the settings as they are typed. modules: parts that it leaves out of what the
+    engine does; () where it is of the whole engine.
     keeps: whether it leaves operators out of the low precision after all, by their type say. wide: whether it leaves
     out all of them, so that it is tried only where no kept set mends it. files: whether it mends what two files do not
-    share. cause: what the error came of where it halves that, a code of ``reasons.causes``; "": nothing is proven.
+    share. cause: what the error came of where it halves that, a code of ``reasons.causes``, and that cause's own
+    evidence; "": nothing is proven.
     """
 
     settings: Mapping[str, Any]
     text: str = ""
+    name: str = ""
+    modules: tuple[str, ...] = ()
     keeps: bool = False
     wide: bool = False
     files: bool = False
     cause: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Remedies(Protocol):
@@ -157,30 +164,12 @@ class Remedies(Protocol):
 # They are for engines that compute in the model's own types, and where no higher precision is to be had: an optimising
 # compiler rounds in other places than the same framework without it.
 
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
-    """One thing to try.
-
-    name: as a reader is told of it. settings: in their declared types; they go over the spec's own. text: the same as
-    lines for a user's program. cause: what an error that goes with it came of, a code of ``reasons.causes``, and that
-    cause's own evidence; "": nothing is known to be the cause. modules: parts that it leaves out; () where it is of the
-    whole engine.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    text: str
-    cause: str = ""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    modules: tuple[str, ...] = ()
-
-
 class Agreeing(Protocol):
     """A backend that knows such settings; by its capability."""
 
     def agreements(
         self, spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
-    ) -> Sequence[Agreement]:
+    ) -> Sequence[Remedy]:
         """Return what to try, what gives up least first; () for a mode without any.
 
         tensors: the baseline's. culprits: of each operator or stretch of them that an error is put down to, the tensors

@@ -91,6 +91,12 @@ class Cause:
         """Return whether it is told by sizes alone, which no experiment has borne out."""
         return self.unproven and not {"left", "amplifier"} & evidence.keys()
 
+    @property
+    def is_its_own(self) -> bool:
+        """Whether it is what the operator's own arithmetic did: a wider type for it mends that, and nothing behind it
+        made it large."""
+        return self.mended and not self.enlarged
+
     def misfits(self, evidence: Mapping[str, object]) -> list[str]:
         """Return names that the words show and an evidence lacks, that nobody knows, or whose value is of another
         kind."""

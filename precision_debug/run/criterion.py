@@ -29,13 +29,13 @@ from ..search.request import TOKENS_KL, SearchRequest, limit_of
 from ..settings import Setting
 from ..settings.options import parse_allowed_drop
 
-__all__ = ["CheckCommand", "Criterion", "Sample", "choose_save_setting", "list_parts", "with_drop"]
+__all__ = ["SAVED_AS", "CheckCommand", "Criterion", "Sample", "choose_save_setting", "list_parts", "with_drop"]
 
 
 PLACE = "{model}"
 """Stands for the saved model's path, as often as the command has it."""
 
-_FILES = {"save_engine": "set.engine", "save_model": "set.onnx", "save_ir": "set.xml"}
+SAVED_AS = {"save_engine": "set.engine", "save_model": "set.onnx", "save_ir": "set.xml"}
 """The settings by which a mode saves what it runs, the nearest to the engine first, and the file's name."""
 
 _NOT_RUN = {126: "cannot be executed", 127: "was not found"}
@@ -93,13 +93,10 @@ class CheckCommand:
 _EXAMPLE = say("such_as", example=f'--check "python check.py {PLACE}"')
 
 
-def choose_save_setting(settings: Sequence[Setting], mode: str) -> tuple[str, str]:
-    """Return the target's setting that saves what a mode runs, and a name for the file; ("", "") where it saves
-    nothing."""
-    for name, file in _FILES.items():
-        if any(setting.name == name and setting.matters("target", mode) for setting in settings):
-            return name, file
-    return "", ""
+def choose_save_setting(settings: Sequence[Setting], mode: str) -> str:
+    """Return the target's setting that saves what a mode runs; "" where it saves nothing."""
+    known = {setting.name for setting in settings if setting.matters("target", mode)}
+    return next((name for name in SAVED_AS if name in known), "")
 
 
 # When a target with kept operators is good enough: its outputs, every tensor or a metric, by tolerance or limit.

@@ -27,7 +27,6 @@ from ..reasons import Reason, say
 from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
 from ..search.fix import ToKeep
 from ..settings.options import parse_variants
-from .agreeing import with_agreement
 from .configurations import with_configurations
 from .faulty_pass import with_faulty_pass
 from .fixes import try_fix
@@ -38,7 +37,7 @@ from .pasted import CompareAgain
 from .plan import Opening, is_across_frameworks
 from .recut import RecutSession
 from .refuted import add_repaired_culprit, withdraw_culprits
-from .remedies import prove_by_remedy
+from .remedies import prove_by_remedy, with_agreement
 from .second_opinion import with_second_opinion
 from .side import OpenSide
 from .to_keep import open_plain

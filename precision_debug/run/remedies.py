@@ -1,39 +1,54 @@
-"""Known remedies of a cause, each run like a set of kept operators and offered by the same rule.
+"""Settings that may mend an error, each run like a set of kept operators and offered by the same rule.
 
-Another calibration, a scale for each channel, an epsilon that the type can hold: what leaves every operator in the low
-precision is offered before what keeps some of them out of it, where it does as much.
+Known remedies of a cause: another calibration, a scale for each channel, an epsilon that the type can hold. What leaves
+every operator in the low precision is offered before what keeps some of them out of it, where it does as much. And
+where the target computes in the model's own types, which an optimising compiler may round in other places: options with
+which it computes as its baseline does. One that mends the error is what it came of.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import registry
 from ..errors import PrecisionDebugError
-from ..explain import LEFT
-from ..numbers.number_types import is_narrow
+from ..explain import LEFT, Subject, is_of_many
+from ..feeds import FeedSet
+from ..numbers.number_types import MODEL, is_narrow
 from ..protocols import Feeds, Handed, Remedy, Session
+from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, TensorMeta
-from ..search.fix import ENGINE_OPTION, Evaluation, ToKeep, TriedFix
+from ..records import Culprit, Explanation, RunSpec, SessionSpec, TensorMeta
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, TriedFix
 from ..search.offer import FixRule, gives_up_most
 from .criterion import Criterion, Sample
+from .fix_finder import PATIENCE, PATIENT
+from .judging import Judging, iterate_further_samples, make_judging
 from .pasted import Pasted
-from .plan import Opening
+from .plan import Opening, is_across_frameworks
+from .side import OpenSide
 from .to_keep import format_settings
-from .trials import Trials
+from .trials import Trials, run_outputs
 
-__all__ = ["Chosen", "list_remedies", "prove_by_remedy", "run_in_turn", "run_of", "try_remedy", "with_remedy"]
+__all__ = ["list_remedies", "prove_by_remedy", "try_remedy", "with_agreement", "with_remedy"]
+
+_LARGE = 2 << 30
+"""Bytes of compared tensors from which on options that agree are left to those who ask for a full explanation."""
+
+_SAMPLES = 1 << 30
+"""Bytes of compared tensors up to which they are tried on further inputs too."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """See keeping.Keep, of which a trial asks for nothing but the settings. named: the settings of each."""
+class _Chosen:
+    """See keeping.Keep, of which a trial asks for nothing but the settings. named: remedies, as they are told of."""
 
-    named: Mapping[str, Mapping[str, Any]]
+    named: Mapping[str, Remedy]
     unit: str = ENGINE_OPTION
     simulation: str = ""
     saves: tuple[str, ...] = ()
@@ -42,18 +57,21 @@ class Chosen:
         return ""
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        return {name: value for key in keys for name, value in self.named[key].items()}
+        return {name: value for key in keys for name, value in self.named[key].settings.items()}
 
     def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
         return ()
 
-    def told(self, name: str, opening: Opening, tried: TriedFix, **more: Any) -> ToKeep:
+    def told(self, name: str, opening: Opening, tried: TriedFix) -> ToKeep:
         """Return a setting as a user types it, with what it brought."""
-        settings = dict(self.named[name])
-        values: dict[str, Any] = {"unit": ENGINE_OPTION, "keys": (name,), **more}
-        return ToKeep(
-            option=format_settings(opening.settings, settings), settings=settings, of=len(self.named), tried=tried,
-            replaced=tuple(one for one in settings if one in opening.spec.options), **values,
+        one = self.named[name]
+        unit, keys = (UNCOMPILED, one.modules) if one.modules else (ENGINE_OPTION, (name,))
+        told = ToKeep(unit=unit, keys=keys, of=len(self.named), tried=tried)
+        if tried.state == "none":
+            return told
+        return dataclasses.replace(
+            told, option=format_settings(opening.settings, one.settings), settings=dict(one.settings), text=one.text,
+            replaced=tuple(one for one in self.named[name].settings if one in opening.spec.options),
         )  # fmt: skip
 
 
@@ -77,55 +95,56 @@ def try_remedy(
 
     found: see ``list_remedies``. samples: the inputs of the comparison, then others. beside: the target as it is,
     where runs may be timed beside it."""
-    if not found:
+    ran = _run_in_turn(opening, found, criterion, samples, rule, calibrating, folder, patience, beside)
+    if isinstance(ran, str):
         return None
-    named = {format_settings(opening.settings, one.settings): one for one in found}
-    chosen = Chosen(named={name: one.settings for name, one in named.items()})
-    trials = Trials(opening, chosen, criterion, calibrating, folder)
-
-    def offered(name: str, one: Evaluation) -> bool:
-        known = rule.was is not None and one.executed is not None and not named[name].wide
-        return rule.helps(one) and not (known and gives_up_most(rule.was, one.executed, 0, 1))
-
-    ran, _ = run_in_turn(trials, named, samples, lambda name, one: one.held[0] and offered(name, one), patience)
-    useful = {name: one for name, one in ran.items() if offered(name, one)}
-    for name in sorted(useful, key=lambda name: (not ran[name].held[0], ran[name].sizes[0])):
-        again = run_of(trials, name, samples, beside)
-        if rule.confirms(ran[name].sizes[0], again):
-            told = chosen.told(name, opening, rule.told(again, runs=len(ran)), text=named[name].text)
-            return told, named[name].keeps or named[name].wide
-    return None
+    kept, remedy, _ = ran
+    return None if kept.tried is None or kept.tried.state == "none" else (kept, remedy.keeps or remedy.wide)
 
 
-def run_in_turn(
-    trials: Trials, names: Iterable[str], samples: Sequence[Sample], enough: Callable[[str, Evaluation], bool],
-    patience: float,
-) -> tuple[Mapping[str, Evaluation], str]:  # fmt: skip
-    """Run settings one after the other; return what came of those that ran, and why the last of the others did not.
+def _run_in_turn(
+    opening: Opening, found: Sequence[Remedy], criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
+    calibrating: Sequence[Feeds], folder: Path, patience: float, beside: Session | None = None,
+) -> tuple[ToKeep, Remedy, Evaluation] | str:  # fmt: skip
+    """Run settings one after the other, up to the first that holds; return what came of the one that did most, twice.
 
-    enough: of one, whether no further one is run. patience: seconds after which none is, once one has run."""
-    ran, failed, since = dict[str, Evaluation](), "", time.monotonic()
-    for name in names:
-        if ran and time.monotonic() - since > patience:
+    Where none is to be offered, of the best, "none"; why the last did not run where none did. patience: seconds after
+    which no further one is run."""
+    named = {one.name or format_settings(opening.settings, one.settings): one for one in found}
+    chosen = _Chosen(named=named)
+    trials, begun = Trials(opening, chosen, criterion, calibrating, folder), time.monotonic()
+    ran, failed = dict[str, Evaluation](), ""
+
+    def run(name: str, beside: Session | None = None) -> Evaluation:
+        try:
+            return trials.run([name], samples, timed=False, beside=beside)
+        except PrecisionDebugError as error:  # that costs no finished comparison
+            return Evaluation(kept=(name,), mode=trials.mode, passes=False, text=str(error))
+
+    def is_offered(name: str) -> bool:
+        known = rule.was is not None and ran[name].executed is not None and not named[name].wide
+        return rule.helps(ran[name]) and not (known and gives_up_most(rule.was, ran[name].executed, 0, 1))
+
+    for name in named:
+        if ran and time.monotonic() - begun > patience:
             break
-        found = run_of(trials, name, samples)
-        if not found.errors:
-            failed = found.text
+        one = run(name)
+        if not one.errors:
+            failed = one.text
             continue
-        ran[name] = found
-        if enough(name, found):
+        ran[name] = one
+        if one.held[0] and is_offered(name):
             break
-    return ran, failed
-
-
-def run_of(
-    trials: Trials, name: str, samples: Sequence[Sample], beside: Session | None = None
-) -> Evaluation:  # fmt: skip
-    """Return what came of a setting; of one that does not run, why: that costs no finished comparison."""
-    try:
-        return trials.run([name], samples, timed=False, beside=beside)
-    except PrecisionDebugError as error:
-        return Evaluation(kept=(name,), mode=trials.mode, passes=False, text=str(error))
+    ordered = sorted(ran, key=lambda name: (not ran[name].held[0], ran[name].sizes[0]))
+    for name in filter(is_offered, ordered):
+        again = run(name, beside)
+        if rule.confirms(ran[name].sizes[0], again):
+            return chosen.told(name, opening, rule.told(again, runs=len(ran))), named[name], again
+    if not ran:
+        return failed
+    best = ordered[0]
+    tried = dataclasses.replace(rule.told(ran[best], runs=len(ran)), state="none")
+    return chosen.told(best, opening, tried), named[best], ran[best]
 
 
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
@@ -152,12 +171,11 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
 def _is_open(culprit: Culprit, target: Opening) -> bool:
     """Return whether a remedy may tell the cause: where the target runs the file's own types, what it does otherwise
-    than the file says looks like a fault of a scale or a zero point, or like a cause whose experiment could not run."""
+    than the file says looks like an operator's own arithmetic, or like a cause whose experiment could not run."""
     known = CAUSES[culprit.cause]
-    if known.is_open(culprit.evidence):
-        return True
     untried = known.undone is not None and "left" not in culprit.evidence
-    return not is_narrow(target.precision) and (untried or (known.mended and not known.enlarged))
+    as_in_file = not is_narrow(target.precision)
+    return known.is_open(culprit.evidence) or (as_in_file and (untried or known.is_its_own))
 
 
 def prove_by_remedy(
@@ -195,3 +213,113 @@ def _prove_cause(
     if before is None or after is None or after > LEFT * before:
         return culprit
     return dataclasses.replace(culprit, cause=cause, evidence={"switch": switch, "before": before, "after": after})
+
+
+# Settings with which an engine computes as its baseline does.
+
+def with_agreement(
+    explanation: Explanation, spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, feed_set: FeedSet,
+    folder: Path, *, sample: int, begun: Callable[[], None] = lambda: None,
+) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
+    """Return the explanation, with what the error came of where a setting proves it; and that setting, with what it
+    brought.
+
+    Of a target that computes in the model's own types, beside the same model in the same framework. None where the
+    outputs pass, or there is nothing to try; an engine that fails with it costs no finished comparison. begun: told
+    before the first is run.
+    """
+    knows = target.opening.capabilities.agreeing
+    fails = explanation.state == "culprits" or is_of_many(explanation)
+    same = (
+        not subject.two_files
+        and not is_across_frameworks(base.opening, target.opening)
+        and base.opening.backend is not None
+    )
+    if knows is None or not fails or not same or subject.is_step or target.opening.precision != MODEL:
+        return explanation, None
+    judging = make_judging(spec, subject, explanation, target.opening.precision)
+    if judging is None or judging.passes or any(one.cause == "random" for one in explanation.culprits):
+        return explanation, None
+    blamed = [one.inside or (one.name,) for one in explanation.culprits]
+    choices = knows.agreements(target.opening.spec, subject.tensors, blamed)
+    if not choices:
+        return explanation, None
+    work = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
+    if work > _LARGE and spec.explain != "full":
+        why = say("fix_setting_large", gigabytes=work / 1e9)
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=TriedFix(state="not tried", why=why))
+    begun()
+    opening = dataclasses.replace(target.opening, comparer=None)
+    room = folder / "agreeing"
+    room.mkdir(exist_ok=True)
+    small = work <= _SAMPLES
+    further = tuple(iterate_further_samples(spec, base, target, judging.criterion, feed_set, sample)) if small else ()
+    exact = _run_exact(opening, subject.feeds)
+    samples = [judging.first, *(one for one, _ in further)]
+    if exact is not None:
+        samples.append(dataclasses.replace(judging.first, values=exact))
+    before = [judging.error, *(math.inf if error is None else error for _, error in further)]
+    ran = _run_in_turn(
+        opening, choices, judging.criterion, samples, FixRule(before=before, allowed=judging.criterion.allowed),
+        feed_set.for_target().calibrating, room, PATIENT if spec.explain == "full" else PATIENCE,
+    )  # fmt: skip
+    if isinstance(ran, str):
+        why = say("fix_setting_failed", detail=ran)
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=TriedFix(state="not tried", why=why))
+    kept, chosen, last = ran
+    if exact is not None and kept.tried is not None:
+        exactly = _measure_against_exact(judging, samples[-1], last.sizes[-1])
+        kept = dataclasses.replace(kept, tried=dataclasses.replace(kept.tried, exact=exactly))
+    return _blame_setting(explanation, kept, chosen), kept
+
+
+def _run_exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
+    """Return the outputs of the same model in float64; None where its backend has no such mode, or it does not run."""
+    if target.backend is None:
+        return None
+    known, ending = target.backend, registry.suffix(target.spec.model)
+    found = next(
+        (mode for mode in known.run_modes
+         if mode.precision == "float64" and ending in mode.suffixes and known.availability(mode.name).ok), None,
+    )  # fmt: skip
+    if found is None:
+        return None
+    table = {one.name: one for one in target.settings}
+    options = {
+        name: value for name, value in target.spec.options.items()
+        if name not in table or table[name].matters("target", found.name)
+    }  # fmt: skip
+    spec = SessionSpec(model=target.spec.model, mode=found.name, options=options)
+    try:
+        session = Opening(spec=spec, mode=found, backend=known).open([feeds])
+        try:
+            return run_outputs(session, feeds, found.name)
+        finally:
+            session.close()
+    except PrecisionDebugError:
+        return None
+
+
+def _blame_setting(explanation: Explanation, kept: ToKeep, chosen: Remedy) -> Explanation:
+    """Return what one setting mends has one cause: the first culprit stands for all."""
+    tried = kept.tried
+    if tried is None or tried.state != "mended" or not chosen.cause or not explanation.culprits:
+        return explanation
+    evidence: dict[str, Any] = {
+        **chosen.evidence, "switch": chosen.name, "before": math.inf if tried.before is None else tried.before,
+        "after": tried.after, "count": len(explanation.culprits),
+    }  # fmt: skip
+    if tried.exact:
+        evidence |= {"exact_base": tried.exact[0], "exact_target": tried.exact[1]}
+    first = explanation.culprits[0]
+    proven = dataclasses.replace(first, cause=chosen.cause, evidence=evidence, keep=(first.name,), amplifier="")
+    return dataclasses.replace(explanation, culprits=(proven,))
+
+
+def _measure_against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float, ...]:
+    """Return the errors of the baseline, of the target and of the target with something chosen; () where one is not
+    finite."""
+    criterion = judging.criterion
+    base = {there: judging.first.values[name] for name, there in criterion.pairs.items()}
+    found = (criterion.judge(exact, base)[1], criterion.judge(exact, judging.got)[1], then)
+    return found if all(map(math.isfinite, found)) else ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import shutil
 import statistics
 import tempfile
 import time
@@ -21,10 +20,11 @@ from ..protocols import Feeds, Handed, Keep, Session, demand
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
 from ..search.fix import Evaluation
+from ..search.offer import finite_or_none
 from ..search.request import limit_of
 from ..settings import CALIBRATED, without_saving
 from ..settings.options import parse_allowed_drop
-from .criterion import Criterion, Sample, choose_save_setting, largest_error
+from .criterion import SAVED_AS, Criterion, Sample, choose_save_setting, largest_error
 from .plan import Opening
 from .side import count_executed, guard_call
 
@@ -100,87 +100,65 @@ class Trials:
         it is known how many times as long a run takes."""
         begun = time.monotonic()
         try:
-            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-                options = dict(self.keep.options(keys))
-                if rough:
-                    options |= self.roughly
-                engine = Path(folder, "engine.engine")
-                if self._reads("save_engine"):
-                    options["save_engine"] = str(engine)
-                saving, file = (
-                    choose_save_setting(self.opening.settings, self.mode) if self.criterion.check else ("", "")
-                )
-                saved = Path(options.setdefault(saving, str(Path(folder, file)))) if saving else None
-                with self._open(options) as session:
-                    results = self._checked(saved, self._judged(session, samples))
-                    more = self._judged(session, others)
-                    executed = count_executed(self.opening, session)
-                    milliseconds = _time_run(session, samples[0], _MOMENT) if timed else None
-                    slower = None if beside is None else _compare_times(session, beside, samples[0])
-                    obeyed = tuple(getattr(session, "obeyed", tuple)())
-                    size = engine.stat().st_size if engine.exists() else None
+            self.opened += 1
+            options = {**self.keep.options(keys), **(self.roughly if rough else {})}
+            with self._opened(self._with(options), "save_engine", self._saving) as (session, saved):
+                results = self._checked(saved[self._saving], self._judged(session, samples))
+                found = dataclasses.replace(
+                    self._evaluation(keys, self.mode, results),
+                    others=tuple(passes for passes, _, _ in self._judged(session, others)),
+                    executed=count_executed(self.opening, session),
+                    milliseconds=_time_run(session, samples[0], _MOMENT) if timed else None,
+                    slower=None if beside is None else _compare_times(session, beside, samples[0]),
+                    obeyed=tuple(getattr(session, "obeyed", tuple)()), bytes=_weigh(saved["save_engine"]),
+                )  # fmt: skip
+            self.ran = True
         except PrecisionDebugError as error:
             if isinstance(error, (BackendUnavailable, UsageError)) and not self.ran:
                 raise
-            return Evaluation(
-                kept=tuple(keys), mode=self.mode, passes=False, text=str(error), seconds=time.monotonic() - begun
-            )
-        self.ran = True
-        return dataclasses.replace(
-            self._evaluation(keys, self.mode, results, begun), milliseconds=milliseconds, bytes=size,
-            obeyed=obeyed, others=tuple(passes for passes, _, _ in more), executed=executed, slower=slower,
-        )  # fmt: skip
+            found = Evaluation(kept=tuple(keys), mode=self.mode, passes=False, text=str(error))
+        return dataclasses.replace(found, seconds=time.monotonic() - begun)
 
     def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:
         """Milliseconds of a run, and bytes of the model or engine with these kept, where the mode can save it."""
-        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            options = dict(self.keep.options(keys))
-            path = Path(folder, "model")
-            if self._reads("save_model") and not self._reads("save_engine"):
-                options["save_model"] = str(path.with_suffix(".onnx"))
-            with self._open(options) as session:
-                milliseconds = _time_run(session, sample)
-                size = sum(item.stat().st_size for item in Path(folder).iterdir())
-        return milliseconds, size or None
+        self.opened += 1
+        saving = "" if self._reads("save_engine") else "save_model"
+        with self._opened(self._with(self.keep.options(keys)), saving) as (session, saved):
+            return _time_run(session, sample), _weigh(saved[saving])
 
     def made(self, handed: Handed) -> None:
         """Let the session that a hand-over names write its file. Raises PrecisionDebugError."""
-        opening = self._as(handed.maker, "", handed.maker_options)
         self.opened += handed.maker == self.mode
-        with _open_for_feeds(opening, self.feeds, self.folder):
+        with self._opened(self._as(handed.maker, "", handed.maker_options)):
             pass
 
     def used(self, handed: Handed, samples: Sequence[Sample]) -> tuple[Evaluation, float | None]:
         """Return a hand-over run as its user would; its milliseconds too. Raises PrecisionDebugError."""
-        begun = time.monotonic()
-        options, opening = dict(handed.options), self._as(handed.mode, handed.model, handed.options)
-        with contextlib.ExitStack() as stack:
-            saved = Path(handed.model) if handed.model else None
-            saving, file = (
-                choose_save_setting(opening.settings, handed.mode) if self.criterion.check and not saved else ("", "")
-            )
-            if saving:
-                saved = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)), file)
-                opening = self._as(handed.mode, handed.model, {**options, saving: str(saved)})
-            session = stack.enter_context(_open_for_feeds(opening, self.feeds, self.folder))
-            results = self._checked(saved, self._judged(session, samples))
-            milliseconds = _time_run(session, samples[0])
-        return self._evaluation((), handed.mode, results, begun), milliseconds
+        opening = self._as(handed.mode, handed.model, handed.options)
+        saving = choose_save_setting(opening.settings, handed.mode) if self.criterion.check and not handed.model else ""
+        with self._opened(opening, saving) as (session, saved):
+            file = Path(handed.model) if handed.model else saved[saving]
+            results = self._checked(file, self._judged(session, samples))
+            return self._evaluation((), handed.mode, results), _time_run(session, samples[0])
 
     def _evaluation(
-        self, keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]], begun: float
+        self, keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]]
     ) -> Evaluation:  # fmt: skip
         """Of every sample by itself; of a score, its mean over them decides."""
-        found = _make_evaluation(keys, mode, results, time.monotonic() - begun)
+        errors = [error for _, error, _ in results]
+        passes, worst = all(passes for passes, _, _ in results), largest_error(errors)
+        held = tuple(passes for passes, _, _ in results)
         asked = self.criterion.asked
-        limit = parse_allowed_drop(asked.drop)[0] if asked.drop else 1.0 - (limit_of(asked.limit)[0] or 0.0)
-        if not (asked.score or asked.drop) or not results:
-            return found
-        mean = sum(error for _, error, _ in results) / len(results)
-        good = mean <= limit + _ROUNDED
-        mean = max(0.0, mean)  # a metric may also get better
-        error = mean if math.isfinite(mean) else None
-        return dataclasses.replace(found, passes=good, error=error, held=(good,) * len(results))
+        if (asked.score or asked.drop) and results:
+            limit = parse_allowed_drop(asked.drop)[0] if asked.drop else 1.0 - (limit_of(asked.limit)[0] or 0.0)
+            mean = sum(errors) / len(errors)
+            passes, worst = mean <= limit + _ROUNDED, max(0.0, mean)  # a metric may also get better
+            held = (passes,) * len(results)
+        return Evaluation(
+            kept=tuple(keys), mode=mode, passes=passes, held=held, error=finite_or_none(worst),
+            errors=tuple(map(finite_or_none, errors)),
+            text=next((text for passes, _, text in results if not passes), ""),
+        )  # fmt: skip
 
     def _checked(
         self, saved: Path | None, results: list[tuple[bool, float, str]]
@@ -206,10 +184,33 @@ class Trials:
         spec = SessionSpec(model=files, mode=mode, options={**shared, **own, **options})
         return Opening(spec=spec, mode=run_mode, backend=backend)
 
-    def _open(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Session]:
+    @property
+    def _saving(self) -> str:
+        """The setting that saves what a command of the user's decides about."""
+        return "" if self.criterion.check is None else choose_save_setting(self.opening.settings, self.mode)
+
+    def _with(self, options: Mapping[str, Any]) -> Opening:
         spec = dataclasses.replace(self.opening.spec, options={**self.opening.spec.options, **options})
-        self.opened += 1
-        return _open_for_feeds(dataclasses.replace(self.opening, spec=spec), self.feeds, self.folder)
+        return dataclasses.replace(self.opening, spec=spec)
+
+    @contextlib.contextmanager
+    def _opened(self, opening: Opening, *saving: str) -> Iterator[tuple[Session, dict[str, Path | None]]]:
+        """Open a session for as long as the context lasts, and its folder with it; and where each of the settings that
+        the mode reads saves what it runs: None, nowhere."""
+        with tempfile.TemporaryDirectory(prefix="trial-", dir=self.folder, ignore_cleanup_errors=True) as folder:
+            known = {one.name for one in opening.settings if one.matters("target", opening.spec.mode)}
+            saved = {one: Path(folder, "saved", SAVED_AS[one]) if one in known else None for one in saving}
+            options = {one: str(path) for one, path in saved.items() if path is not None}
+            Path(folder, "saved").mkdir()
+            spec = dataclasses.replace(
+                opening.spec, work_dir=folder, options={**opening.spec.options, **options}
+            )  # fmt: skip
+            placed = dataclasses.replace(opening, spec=spec)
+            session = guard_call(opening.label, lambda: placed.open(self.feeds))
+            try:
+                yield session, saved
+            finally:
+                session.close()
 
     def _judged(self, session: Session, samples: Sequence[Sample]) -> list[tuple[bool, float, str]]:
         return [self.criterion.judge(sample, self._values(session, sample)) for sample in samples]
@@ -233,32 +234,9 @@ def run_outputs(session: Session, feeds: Feeds, label: str) -> dict[str, Any]:
     return {name: np.array(as_array(value, name=name)) for name, value in found.items()}
 
 
-@contextlib.contextmanager
-def _open_for_feeds(opening: Opening, feeds: Sequence[Feeds], parent: Path) -> Iterator[Session]:
-    folder = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
-    try:
-        placed = dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, work_dir=str(folder)))
-        session = guard_call(opening.label, lambda: placed.open(feeds))
-        try:
-            yield session
-        finally:
-            session.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _make_evaluation(
-    keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]], seconds: float
-) -> Evaluation:  # fmt: skip
-    errors = [error for _, error, _ in results]
-    worst = largest_error(errors)
-    return Evaluation(
-        kept=tuple(keys), mode=mode, passes=all(passes for passes, _, _ in results),
-        error=worst if math.isfinite(worst) else None,
-        errors=tuple(error if math.isfinite(error) else None for error in errors),
-        held=tuple(passes for passes, _, _ in results),
-        text=next((text for passes, _, text in results if not passes), ""), seconds=seconds,
-    )  # fmt: skip
+def _weigh(saved: Path | None) -> int | None:
+    """Return the bytes of a model and of what lies beside it; None where nothing was saved."""
+    return sum(one.stat().st_size for one in saved.parent.iterdir()) or None if saved is not None else None
 
 
 def _time_run(session: Session, sample: Sample, patience: float = _PATIENCE) -> float:

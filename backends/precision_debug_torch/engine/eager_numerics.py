@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.protocols import Agreement
+from precision_debug.protocols import Remedy
 from precision_debug.records import SessionSpec, TensorMeta
 
 from ..settings import setting
@@ -26,7 +26,7 @@ _MOST_LEFT_OUT = 0.5
 @dataclass(frozen=True, kw_only=True)
 class _Option:
     """value: as eager computes. narrow: of models in float16 or bfloat16 alone. device: where it is read, "" anywhere.
-    cause: see Agreement."""
+    cause: see Remedy."""
 
     name: str
     value: Any
@@ -53,7 +53,7 @@ _NARROW = {"float16", "bfloat16"}
 
 def list_agreements(
     spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
-) -> tuple[Agreement, ...]:
+) -> tuple[Remedy, ...]:
     """Return each of inductor's options that is not as eager computes, all of them, the modules of the culprits.
 
     tensors: the baseline's; their types and modules.
@@ -62,7 +62,7 @@ def list_agreements(
     return (*options, *_modules(spec, tensors, culprits))
 
 
-def _options(spec: SessionSpec, tensors: Sequence[TensorMeta]) -> Iterator[Agreement]:
+def _options(spec: SessionSpec, tensors: Sequence[TensorMeta]) -> Iterator[Remedy]:
     import torch
     from torch import _inductor
 
@@ -83,9 +83,9 @@ def _options(spec: SessionSpec, tensors: Sequence[TensorMeta]) -> Iterator[Agree
         yield _with(before, {one.name: one.value for one in fitting}, "", {})
 
 
-def _with(before: Mapping[str, str], more: Mapping[str, Any], cause: str, evidence: Mapping[str, str]) -> Agreement:
+def _with(before: Mapping[str, str], more: Mapping[str, Any], cause: str, evidence: Mapping[str, str]) -> Remedy:
     pairs = {**before, **{name: str(value) for name, value in more.items()}}
-    return Agreement(
+    return Remedy(
         name=", ".join(f"{name}={value}" for name, value in more.items()),
         settings={"inductor": [f"{name}={value}" for name, value in pairs.items()]},
         text=f"model = torch.compile(model, options={options_of(pairs)})", cause=cause, evidence=evidence,
@@ -104,7 +104,7 @@ def _read_process_option(name: str) -> Any:
 
 def _modules(
     spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
-) -> Iterator[Agreement]:  # fmt: skip
+) -> Iterator[Remedy]:  # fmt: skip
     """Yield the modules of the first culprit, one by one and together, then those of all: run eagerly, beside what
     stays compiled."""
     left: tuple[str, ...] = setting(spec.options, "uncompiled")
@@ -118,7 +118,7 @@ def _modules(
         names = tuple(keep_outermost((*left, *some)))
         share = sum(is_inside(layer, names) for layer in of.values()) / max(1, len(of))
         if some and names != left and share <= _MOST_LEFT_OUT:
-            yield Agreement(
+            yield Remedy(
                 name=f"uncompiled={','.join(names)}", settings={"uncompiled": names}, text=_lines(spec, names),
                 modules=names,
             )  # fmt: skip

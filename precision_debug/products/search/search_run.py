@@ -78,7 +78,7 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
         raise UsageError(
             say("nothing_to_keep", mode=spec.run_mode), where="search", hint=say("lower_mode"),
         )  # fmt: skip
-    if asked.check and not choose_save_setting(plan.target.settings, spec.run_mode)[0]:
+    if asked.check and not choose_save_setting(plan.target.settings, spec.run_mode):
         raise UsageError(
             f"run mode {spec.run_mode} saves no model that a command could check", where="--check",
             hint="name one that does: ort_fp16, ort_int8, trt_fp16, ov_bf16, …",
