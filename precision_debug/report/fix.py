@@ -190,18 +190,7 @@ def _overview_section(fix: Fix) -> Section:
                 Text("Passes on other inputs", "在其他输入上成立"), held, "good" if fix.held == fix.held_out else "bad"
             )
         )
-    effort = Text(
-        f"{format_count(fix.evaluations, 'set')} {were(fix.evaluations)} run ({count(fix.on_engine)} on the engine"
-        + (f", the others in {fix.simulation}" if fix.simulation else "")
-        + (f", {count(fix.again)} known from an earlier search" if fix.again else "")
-        + f"), {format_count(1 + fix.rankings, 'ranking')}, {format_count(fix.builds, 'time')} opened or built,"
-        f" {format_duration(fix.seconds)}",
-        f"运行了 {count(fix.evaluations)} 个集合（其中引擎 {count(fix.on_engine)} 次"
-        + (f"，其余在 {fix.simulation} 中" if fix.simulation else "")
-        + (f"，{count(fix.again)} 个来自之前的搜索" if fix.again else "")
-        + f"），排序 {count(1 + fix.rankings)} 次，打开或构建 {count(fix.builds)} 次，{format_duration(fix.seconds)}",
-    )
-    lines.append((plain_cell(Text("Effort", "代价")), plain_cell(effort)))
+    lines.append((plain_cell(Text("Effort", "代价")), plain_cell(_effort_text(fix))))
     if fix.joined:
         names = ", ".join(unit.key for unit in fix.joined)
         lines.append(label_and_value(Text("Also kept, because that saves casts", "为减少转换而一并保留"), names))
@@ -318,7 +307,8 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     fix = report.fix
     if fix is None:
         return []
-    lines = [("", Text("effort", "代价"), _effort_text(fix))]
+    effort, limit = _effort_text(fix), explain_reason(fix.limit)
+    lines = [("", Text("effort", "代价"), Text(f"{effort.en}; {limit.en}", f"{effort.zh}；{limit.zh}"))]
     kept = fix.kept or fix.best
     for unit in kept[:12]:
         share = format_percent(unit.share) if unit.share else ""
@@ -352,14 +342,16 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
 
 
 def _effort_text(fix: Fix) -> Text:
-    sets, own, builds = count(fix.evaluations), count(fix.on_engine), count(fix.builds)
-    where, wo = "", ""
-    if fix.simulation:
-        where = f" ({own} on the engine, the others in {fix.simulation}; {builds} builds)"
-        wo = f"（引擎 {own} 个，其余在 {fix.simulation} 中；构建 {builds} 次）"
-    again = f", {count(fix.again)} of them known from before" if fix.again else ""
-    zai = f"，其中 {count(fix.again)} 个来自之前" if fix.again else ""
-    limit = explain_reason(fix.limit)
+    """Return what the answer took."""
+    again, own = count(fix.again), count(fix.on_engine)
     return Text(
-        f"{format_count(fix.evaluations, 'set')}{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}"
+        f"{format_count(fix.evaluations, 'set')} {were(fix.evaluations)} run ({own} on the engine"
+        + (f", the others in {fix.simulation}" if fix.simulation else "")
+        + (f", {again} known from an earlier search" if fix.again else "")
+        + f"), {format_count(1 + fix.rankings, 'ranking')}, {format_count(fix.builds, 'time')} opened or built,"
+        f" {format_duration(fix.seconds)}",
+        f"运行了 {count(fix.evaluations)} 个集合（其中引擎 {own} 次"
+        + (f"，其余在 {fix.simulation} 中" if fix.simulation else "")
+        + (f"，{again} 个来自之前的搜索" if fix.again else "")
+        + f"），排序 {count(1 + fix.rankings)} 次，打开或构建 {count(fix.builds)} 次，{format_duration(fix.seconds)}",
     )

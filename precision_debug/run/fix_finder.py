@@ -26,12 +26,11 @@ from ..search.growing import search_along_data
 from ..search.offer import (
     FixRule,
     choose_best_trade,
-    does_stay_low,
     finite_or_none,
-    gives_up_most,
     is_large,
     is_steady,
     list_unbettered,
+    runs_low,
 )
 from ..search.oracle import JudgedSet, Oracle, Spent
 from ..search.ranking import Group
@@ -124,7 +123,7 @@ class FixFinder:
         if kept is None and self.lessened:
             kept, again = min(self.lessened.items(), key=lambda item: item[1].size)
             self.confirmed[kept], self.oracle.asked[kept] = again, self._as_judged(kept, again)
-        return self._nothing() if kept is None else _with_named_next(self, kept)
+        return self._nothing() if kept is None else self._with_named_next(kept)
 
     @property
     def seen(self) -> Mapping[Kept, Evaluation]:
@@ -221,15 +220,9 @@ class FixFinder:
         return self._as_judged(kept, found)
 
     def _as_judged(self, kept: Kept, found: Evaluation) -> JudgedSet:
-        helps = self.rule.helps(found) and self._stays(found)
-        passes = found.passes and (helps or kept >= self.oracle.all)
-        gives_up = gives_up_most(self.rule.was, found.executed, len(kept), len(self.keepable.units))
-        return JudgedSet(passes, found.size, ran=bool(found.errors), helps=helps, gives_up=gives_up, found=found)
-
-    def _stays(self, found: Evaluation) -> bool:
-        told = found.executed is not None or not self.in_regions  # a region tells of no precision
-        was, units = self.rule.was if told else None, self.keepable.units
-        return 0 < self._floor <= _runs_low(found) or does_stay_low(units, found.kept, was, found.executed)
+        return self.rule.judged(
+            self.keepable.units, kept, found, every=kept >= self.oracle.all, silent=self.in_regions, floor=self._floor
+        )  # fmt: skip
 
     def _late(self) -> bool:
         """Return whether the time for it is over; the first set is run however long the run took until then."""
@@ -261,7 +254,7 @@ class FixFinder:
                 self.oracle.asked[kept] = self._as_judged(kept, again)
             first = again.sizes[0]
             again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
-        if not (self.rule.confirms(first, again) and self._stays(again)):
+        if not (self.rule.confirms(first, again) and self._as_judged(kept, again).helps):
             return None
         if again.held and (again.held[0] or not before.passes):
             return again
@@ -286,8 +279,8 @@ class FixFinder:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
         An engine that widens what lies between kept operators too gives that up for a part of them already: then what
         leaves as many operators low as that set does is as good."""
-        if self.oracle.asked[best].gives_up and _runs_low(self._found(best)):
-            self._floor = _runs_low(self._found(best))
+        if self.oracle.asked[best].gives_up and runs_low(self._found(best)):
+            self._floor = runs_low(self._found(best))
             for kept, judged in [*self.oracle.asked.items()]:
                 if judged.found is not None:
                     self.oracle.asked[kept] = self._as_judged(kept, judged.found)
@@ -317,6 +310,21 @@ class FixFinder:
 
     def _to_keep(self, kept: Kept) -> ToKeep:
         return replace(self._told(kept), beside=tuple(map(self._told, self._list_beside(kept))))
+
+    def _with_named_next(self, kept: Kept) -> ToKeep:
+        """Return what to tell of a set; where its command still names an operator, with that one kept too if that
+        mends it."""
+        found = self._to_keep(kept)
+        named = found.tried.blamed if found.tried is not None and found.tried.state == "lessened" else ""
+        wider = kept | self.keepable.around([named] if named else [])
+        if wider != kept and not self._late():
+            self.oracle.allow(1)
+            with contextlib.suppress(Spent):
+                judged = self.oracle.judge(wider)
+                if judged.helps and not judged.gives_up and self._again_so(wider) is not None:
+                    more = self._to_keep(wider)
+                    return more if more.tried is not None and more.tried.state == "mended" else found
+        return found
 
     def _told(self, kept: Kept) -> ToKeep:
         again = self._again_so(kept)
@@ -374,28 +382,7 @@ class FixFinder:
         )  # fmt: skip
 
 
-def _with_named_next(finder: FixFinder, kept: Kept) -> ToKeep:
-    """Return what to tell of a set; where its command still names an operator, with that one kept too if that mends
-    it."""
-    found = finder._to_keep(kept)
-    named = found.tried.blamed if found.tried is not None and found.tried.state == "lessened" else ""
-    wider = kept | finder.keepable.around([named] if named else [])
-    if wider != kept and not finder._late():
-        finder.oracle.allow(1)
-        with contextlib.suppress(Spent):
-            judged = finder.oracle.judge(wider)
-            if judged.helps and not judged.gives_up and finder._again_so(wider) is not None:
-                more = finder._to_keep(wider)
-                return more if more.tried is not None and more.tried.state == "mended" else found
-    return found
-
-
 def names_to_keep(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:
     """Return the tensors whose operators are kept for culprits, of those that a higher precision mends."""
     named = (one.keep or (one.name,) for one in culprits if is_mended(one.cause, precision))
     return tuple(dict.fromkeys(name for names in named for name in names))
-
-
-def _runs_low(found: Evaluation) -> int:
-    """Return how many operators ran in the low precision, as far as the engine tells."""
-    return found.executed.low if found.executed is not None else 0

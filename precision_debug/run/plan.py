@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import recording, registry
 from ..errors import ModelError, RecordingError, UsageError
 from ..numbers.cores import count_shared_cores
-from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
+from ..protocols import Backend, Capabilities, Comparer, Feeds, Keep, Session, demand
 from ..reasons import say, suggest_nearest
 from ..recording.format import TENSORS
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
@@ -88,6 +88,11 @@ class Opening:
     def capabilities(self) -> Capabilities:
         """What its backend can do beyond opening sessions; of a recording, nothing."""
         return Capabilities() if self.backend is None else self.backend.capabilities
+
+    def keep(self) -> Keep | None:
+        """Return what can stay in a higher precision in its mode; None: nothing. Raises PrecisionDebugError."""
+        keeper = self.capabilities.keeper
+        return None if keeper is None else keeper.keep(self.spec)
 
     @property
     def settings(self) -> Sequence[Setting]:

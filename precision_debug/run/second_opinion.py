@@ -326,7 +326,6 @@ def _list_kept(opening: Opening) -> frozenset[str]:
     """Return what a side's own settings leave in a wider type, by the names of nodes or of tensors.
 
     Raises PrecisionDebugError."""
-    keeper = opening.capabilities.keeper
-    keep = keeper.keep(opening.spec) if keeper is not None else None
+    keep = opening.keep()
     listed = keep.options(()).values() if keep is not None else ()
     return frozenset(name for value in listed if isinstance(value, (tuple, list)) for name in map(str, value))

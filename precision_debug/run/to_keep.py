@@ -197,9 +197,8 @@ def find_keepable(
         return None
     if target.backend is None:
         return ToKeep(why=say("recorded_tensors"))
-    keeper = target.capabilities.keeper
     try:
-        keep = keeper.keep(target.spec) if keeper is not None else None
+        keep = target.keep()
     except PrecisionDebugError as error:
         return ToKeep(modes=_list_other_modes(target), why=as_reason(error.what))
     if keep is None:
@@ -238,12 +237,12 @@ def open_plain(target: Opening) -> Opening:
 
 def _list_other_modes(target: Opening) -> tuple[str, ...]:
     """Modes of the same backend and precision that run here and can keep something of this model."""
-    keeper, wanted = target.capabilities.keeper, find_promise(target.precision).computes
-    found = []
-    for backend, mode in registry.modes_for(target.spec.model) if keeper is not None else ():
+    wanted, found = find_promise(target.precision).computes, []
+    for backend, mode in registry.modes_for(target.spec.model) if target.capabilities.keeper is not None else ():
         same = backend is target.backend and find_promise(mode.precision).computes == wanted
         if same and backend.availability(mode.name).ok:
             with contextlib.suppress(PrecisionDebugError):
-                if keeper is not None and keeper.keep(dataclasses.replace(target.spec, mode=mode.name)) is not None:
+                spec = dataclasses.replace(target.spec, mode=mode.name)
+                if dataclasses.replace(target, spec=spec).keep() is not None:
                     found.append(mode.name)
     return tuple(found)

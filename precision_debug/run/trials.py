@@ -216,22 +216,23 @@ class Trials:
         return [self.criterion.judge(sample, self._values(session, sample)) for sample in samples]
 
     def _values(self, session: Session, sample: Sample) -> Mapping[str, Any]:
-        if self.criterion.asked.on != "all":
-            return run_outputs(session, sample.target_feeds, self.mode)
-        seen: dict[str, Any] = {}
-
-        def hook(_op: str, name: str, tensor: Any, /) -> None:
-            seen.setdefault(name, np.array(as_array(tensor, name=name)))
-
-        wanted = frozenset(self.criterion.pairs.values())
-        outputs = guard_call(self.mode, lambda: session.run(sample.target_feeds, hook, wanted))
-        return {**outputs, **seen}
+        inside = frozenset(self.criterion.pairs.values()) if self.criterion.asked.on == "all" else frozenset()
+        return run_outputs(session, sample.target_feeds, self.mode, inside)
 
 
-def run_outputs(session: Session, feeds: Feeds, label: str) -> dict[str, Any]:
-    """Return the outputs of a run, copied: an engine may use its memory again."""
-    found = guard_call(label, lambda: session.run(feeds))
-    return {name: np.array(as_array(value, name=name)) for name, value in found.items()}
+def run_outputs(
+    session: Session, feeds: Feeds, label: str, inside: frozenset[str] | None = frozenset()
+) -> dict[str, Any]:  # fmt: skip
+    """Return the outputs of a run, and the tensors of these names (None: all), copied: an engine may use its memory
+    again."""
+    seen: dict[str, Any] = {}
+
+    def hook(_op: str, name: str, tensor: Any, /) -> None:
+        seen.setdefault(name, np.array(as_array(tensor, name=name)))
+
+    more = () if inside == frozenset() else (hook, inside)
+    found = guard_call(label, lambda: session.run(feeds, *more))
+    return {**{name: np.array(as_array(value, name=name)) for name, value in found.items()}, **seen}
 
 
 def _weigh(saved: Path | None) -> int | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FixRule",
+    "JudgedSet",
     "choose_best_trade",
     "does_stay_low",
     "finite_or_none",
@@ -28,6 +29,7 @@ __all__ = [
     "is_large",
     "is_steady",
     "list_unbettered",
+    "runs_low",
 ]  # fmt: skip
 
 _NO_ERROR = 1e-12
@@ -36,18 +38,50 @@ _NO_ERROR = 1e-12
 _S = TypeVar("_S", bound=Sized)
 
 
+@dataclass(frozen=True)
+class JudgedSet:
+    """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it.
+
+    helps: less than half of the error is left, and what is not kept still runs in the low precision. gives_up: most of
+    that is given up with it. found: of what was run, the rest."""
+
+    passes: bool
+    error: float = math.inf
+    ran: bool = True
+    helps: bool = False
+    gives_up: bool = False
+    found: Evaluation | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class FixRule:
     """The target with nothing kept, against which everything that is tried is measured.
 
     before: its error by sample, inf where it is not finite. allowed: the error up to which an output is as expected.
     was: in which precision it ran; None: nobody can tell. strict: the user's own tolerance decides, which what only
-    comes near it does not meet."""
+    comes near it does not meet. asked: what passes is what was asked for, however little it takes off."""
 
     before: Sequence[float]
     allowed: float
     was: Executed | None = None
     strict: bool = False
+    asked: bool = False
+
+    def judged(
+        self, units: Units, kept: frozenset[int], found: Evaluation, *, every: bool, silent: bool = False,
+        floor: int = 0,
+    ) -> JudgedSet:  # fmt: skip
+        """Return what a run of a set comes to. every: everything is kept, which switches the low precision off.
+
+        floor: how many operators in the low precision are enough, of an engine that gives up most of it for a few; 0:
+        see ``does_stay_low``. silent: the engine, of regions, need not tell in which precision it ran."""
+        was = None if silent and found.executed is None else self.was
+        stays = 0 < floor <= runs_low(found) or does_stay_low(units, found.kept, was, found.executed)
+        helps = stays and self.helps(found)
+        return JudgedSet(
+            found.passes and (every or (stays if self.asked else helps)), found.size, ran=bool(found.errors),
+            helps=helps, gives_up=gives_up_most(self.was, found.executed, len(kept), len(units)), found=found,
+        )  # fmt: skip
 
     def helps(self, found: Evaluation) -> bool:
         """Return whether less than half of the error is left of every sample that was run.
@@ -75,6 +109,11 @@ class FixRule:
 def is_steady(first: float, again: Evaluation) -> bool:
     """Return whether a run came to the same error on the first sample as an earlier one, but for a little."""
     return max(again.sizes[0], first) <= LITTLE * min(again.sizes[0], first) or again.sizes[0] == first
+
+
+def runs_low(found: Evaluation) -> int:
+    """Return how many operators ran in the low precision, as far as the engine tells."""
+    return found.executed.low if found.executed is not None else 0
 
 
 def finite_or_none(error: float) -> float | None:

@@ -5,28 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from ..explain.criteria import LITTLE
-from .fix import Evaluation
-from .offer import choose_best_trade
+from .offer import JudgedSet, choose_best_trade
 
 __all__ = ["JudgedSet", "Oracle", "Spent"]
-
-
-@dataclass(frozen=True)
-class JudgedSet:
-    """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it.
-
-    helps: less than half of the error is left, and what is not kept still runs in the low precision. gives_up: most of
-    that is given up with it. found: of what was run, the rest."""
-
-    passes: bool
-    error: float = math.inf
-    ran: bool = True
-    helps: bool = False
-    gives_up: bool = False
-    found: Evaluation | None = None
 
 
 _APART = 2.0

@@ -194,8 +194,7 @@ class SetRunner:
         folder.mkdir()
         spec = setup.spec if setup.mode == setup.spec.run_mode else make_stage_spec(setup.spec, setup.mode, {})
         opening = make_plan(spec, work_dir=str(folder)).target
-        keeper = opening.capabilities.keeper
-        keep = keeper.keep(opening.spec) if keeper is not None else None
+        keep = opening.keep()
         if keep is None:
             raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
         criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed, parts=setup.parts)

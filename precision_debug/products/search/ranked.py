@@ -77,7 +77,7 @@ class Ranker:
         if explained is None or not explained.culprits:
             shares = self._shares(there, report)
         groups = rank_groups(self.units, report.rows, explained, shares, kept)
-        self.known.keep(f"ranking in {self.mode}", [_to_plain_group(group) for group in groups], keys)
+        self.known.keep(f"ranking in {self.mode}", groups, keys)
         return groups
 
     def _explained(self, spec: RunSpec) -> Report:
@@ -104,16 +104,9 @@ class Ranker:
         return folder
 
 
-def _to_plain_group(group: Group) -> dict[str, Any]:
-    return {
-        "tensor": group.tensor, "units": sorted(group.units), "share": group.share, "certain": group.certain,
-        "makers": sorted(group.makers),
-    }  # fmt: skip
-
-
 def _group(plain: Mapping[str, Any], count: int) -> Group:
-    """Raises ValueError, TypeError, KeyError or AttributeError on what ``_to_plain_group`` did not make of so
-    many units."""
+    """Raises ValueError, TypeError, KeyError or AttributeError on what was not a group of so many
+    units."""
     group = decode(Group, dict(plain))
     if not all(0 <= unit < count for unit in group.units | group.makers):
         raise ValueError("a unit that the model does not have")

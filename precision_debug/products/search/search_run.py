@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ... import events
 from ...errors import BackendUnavailable, PrecisionDebugError, UsageError
-from ...explain.criteria import HALF
 from ...feeds import FeedSet
 from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
@@ -28,8 +27,8 @@ from ...run.to_keep import format_settings
 from ...run.trials import Trials
 from ...search.fix import Artefact, Evaluation, Fix, TradePoint
 from ...search.growing import ENGINES, search_along_data
-from ...search.offer import does_stay_low, gives_up_most
-from ...search.oracle import JudgedSet, Oracle, Spent
+from ...search.offer import FixRule, JudgedSet
+from ...search.oracle import Oracle, Spent
 from ...search.ranking import Group, describe_kept_units
 from ...search.request import SearchRequest
 from ...search.strategy import FoundSet, find_predicted, minimise
@@ -103,9 +102,8 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
 def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
     """Return what can be kept of the target; with where the user wants what is handed over. Raises
     PrecisionDebugError."""
-    keeper = target.capabilities.keeper
-    keep = keeper.keep(target.spec) if keeper is not None else None
-    if keep is None or keeper is None or not save:
+    keep = target.keep()
+    if keep is None or not save:
         return keep
     unknown = [name for name in save if name not in keep.saves]
     if unknown:
@@ -114,7 +112,8 @@ def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
         hint = say("search_saves", names=taken) if taken else say("search_artefacts")
         where = named.get(unknown[0], f"--{unknown[0]}")
         raise UsageError(say("search_saves_no", mode=target.spec.mode), where=where, hint=hint)
-    return keeper.keep(dataclasses.replace(target.spec, options={**target.spec.options, **save}))
+    spec = dataclasses.replace(target.spec, options={**target.spec.options, **save})
+    return dataclasses.replace(target, spec=spec).keep()
 
 
 class _Search:
@@ -250,18 +249,21 @@ class _Search:
     def _oracle(
         self, trials: Trials, samples: Sequence[Sample], what: str = "", exact: Oracle | None = None
     ) -> Oracle:  # fmt: skip
+        rule = FixRule(
+            before=(math.inf,), allowed=self.criterion.allowed if self.criterion.metric is None else 0.0, asked=True,
+            was=self.was if trials.mode == self.spec.run_mode else None,
+        )  # fmt: skip
+
         def evaluate(kept: frozenset[int]) -> JudgedSet:
+            nonlocal rule
             out_of_time = self.asked.seconds and time.monotonic() - self.begun > share * self.asked.seconds
             if (self.asked.runs and self.tried >= share * self.asked.runs) or (kept and out_of_time):
                 raise Spent
             every = len(kept) == count  # where the precision is switched off, which is not an answer
             found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
-            stays = self._stays(trials, found)
-            helps = stays and math.isfinite(found.size) and found.size <= HALF * oracle.before
-            wide = gives_up_most(self.was, found.executed, len(kept), count)
-            return JudgedSet(
-                found.passes and (every or stays), found.size, ran=bool(found.errors), helps=helps, gives_up=wide
-            )  # fmt: skip
+            if not kept:
+                rule = dataclasses.replace(rule, before=found.sizes)
+            return rule.judged(self.units, kept, found, every=every, silent=isinstance(self.keep, InRegions))
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
             if self.ahead is not None:
@@ -279,12 +281,6 @@ class _Search:
         if not is_rough(what):
             self.oracles[trials.mode] = oracle
         return oracle
-
-    def _stays(self, trials: Trials, found: Evaluation) -> bool:
-        """Return whether what is not kept still runs in the low precision."""
-        if not found.kept or trials.mode != self.spec.run_mode:
-            return True
-        return self.was is None or not self.was.low or does_stay_low(self.units, found.kept, self.was, found.executed)
 
     def _prepared(self, trials: Trials, samples: Sequence[Sample], what: str) -> int:
         """Return what the workers need to know of an oracle's sets, where there are some."""
@@ -375,8 +371,7 @@ class _Search:
             return None
         with contextlib.suppress(PrecisionDebugError):
             opening = make_plan(make_stage_spec(self.spec, mode, {}), work_dir=str(self._room("simulation"))).target
-            keeper = opening.capabilities.keeper
-            keep = keeper.keep(opening.spec) if keeper is not None else None
+            keep = opening.keep()
             if keep is None:
                 return None
             trials = self._trials(opening, keep)
@@ -523,9 +518,7 @@ def _search_regions(
     oracle: Oracle, units: Units, ranked: Ranker | Sequence[Group], start: frozenset[int] | None
 ) -> FoundSet:  # fmt: skip
     """Return what holds of an engine of regions. start: what holds in a simulation; None: the ranking's first."""
-    if oracle.holds(()):
-        return FoundSet(state="not needed", kept=frozenset(), minimal=True)
-    groups = ranked(frozenset()) if callable(ranked) else ranked
+    groups: Sequence[Group] = () if oracle.holds(()) else ranked(frozenset()) if callable(ranked) else ranked
     first = start or (groups[0].units if groups else frozenset())
     makers = (units.of(group.tensor) for group in groups if group.units <= first)
     oracle.end_after(ENGINES)

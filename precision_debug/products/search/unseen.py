@@ -6,7 +6,7 @@ checked on the next portion. Of random inputs there are ever more; of the user's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...feeds import FeedSet
@@ -106,25 +106,15 @@ class Unseen:
 
     def _sampled(self, fed: Sequence[Pair]) -> tuple[list[Sample], Sequence[TensorMeta]]:
         """With what the baseline gives."""
-        session = guard_call(self._baseline.label, lambda: self._baseline.open(self._feed_set.feeds))
+        label, inside = self._baseline.label, None if self._asked.on == "all" else frozenset[str]()
+        session = guard_call(label, lambda: self._baseline.open(self._feed_set.feeds))
         try:
             made = [
                 Sample(
-                    feeds=mine, target_feeds=theirs, values=self._values(session, mine),
+                    feeds=mine, target_feeds=theirs, values=run_outputs(session, mine, label, inside),
                     labels=self._labels.get(id(mine)),
                 ) for mine, theirs in fed
             ]  # fmt: skip
             return made, tuple(session.tensors)
         finally:
             session.close()
-
-    def _values(self, session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        values = run_outputs(session, feeds, self._baseline.label)
-        if self._asked.on == "all":
-            import numpy as np
-
-            def hook(_op: str, name: str, tensor: Any, /) -> None:
-                values.setdefault(name, np.array(tensor))
-
-            guard_call(self._baseline.label, lambda: session.run(feeds, hook))
-        return values
