@@ -128,8 +128,8 @@ class FixFinder:
     @property
     def seen(self) -> Mapping[Kept, Evaluation]:
         """What came of every set, of each calibration."""
-        ran = {**self.vain, **self.oracle.asked}
-        return {kept: judged.found for kept, judged in ran.items() if judged.found is not None}
+        ran = (self.vain | self.oracle.asked).items()
+        return {kept: judged.found for kept, judged in ran if judged.found is not None}
 
     def _searched(self, most: int) -> Kept | None:
         """Return the set to offer: it did so again. None: there is none. most: sets that may be run at first."""
@@ -236,14 +236,11 @@ class FixFinder:
         of a model that takes long is not repeated, unless it was rough: then what is not near to it is run a third
         time."""
         if kept not in self.confirmed:
-            units = self.keepable.units
-            plain, keys = units.keys(kept, movers=False), units.keys(kept)
-            if not (self.samples[1:] or self.most > 1 or self.trials.calibrates):
-                self.confirmed[kept] = self._found(kept)
-            else:
-                barely = [plain] if plain != keys and self.most >= _SMALL_WORK and len(kept) <= _FEW_NAMES else []
-                again = (self._run_again(kept, some) for some in (*barely, keys))
-                self.confirmed[kept] = next((found for found in again if found is not None), None)
+            plain, keys = (self.keepable.units.keys(kept, movers=movers) for movers in (False, True))
+            few = plain != keys and self.most >= _SMALL_WORK and len(kept) <= _FEW_NAMES
+            again = (self._run_again(kept, some) for some in ((plain, keys) if few else (keys,)))
+            once = not (self.samples[1:] or self.most > 1 or self.trials.calibrates)
+            self.confirmed[kept] = self._found(kept) if once else next((one for one in again if one is not None), None)
         return self.confirmed[kept]
 
     def _run_again(self, kept: Kept, keys: tuple[str, ...]) -> Evaluation | None:
@@ -262,18 +259,14 @@ class FixFinder:
         return None
 
     def _found(self, kept: Kept) -> Evaluation:
-        found = self.oracle.asked[kept].found
-        assert found is not None
-        return found
+        return self.seen[kept]
 
     def _best(self) -> Kept | None:
         """Return the smallest set that holds, unless it is too large; else the best trade of those that help."""
         holding = (kept for kept, judged in self.oracle.helping.items() if judged.passes)
         least = min(holding, key=self._rank_of, default=None)
-        large = least is not None and is_large(len(least), len(self.keepable.units))
-        if least is not None and (self.rule.strict or not (large or self.oracle.asked[least].gives_up)):
-            return least
-        return self.oracle.best_trade(self.rule.allowed) or least
+        many = least and (is_large(len(least), len(self.keepable.units)) or self.oracle.asked[least].gives_up)
+        return least if least and (self.rule.strict or not many) else self.oracle.best_trade(self.rule.allowed) or least
 
     def _with_floor(self, best: Kept) -> Kept:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
@@ -308,9 +301,6 @@ class FixFinder:
         rest = [self.oracle.asked.get(self.oracle.all - {unit}) for unit in self.oracle.all]
         return not self.stopped and all(judged is not None and not judged.helps for judged in rest)
 
-    def _to_keep(self, kept: Kept) -> ToKeep:
-        return replace(self._told(kept), beside=tuple(map(self._told, self._list_beside(kept))))
-
     def _with_named_next(self, kept: Kept) -> ToKeep:
         """Return what to tell of a set; where its command still names an operator, with that one kept too if that
         mends it."""
@@ -326,7 +316,7 @@ class FixFinder:
                     return more if more.tried is not None and more.tried.state == "mended" else found
         return found
 
-    def _told(self, kept: Kept) -> ToKeep:
+    def _to_keep(self, kept: Kept, *, beside: bool = True) -> ToKeep:
         again = self._again_so(kept)
         assert again is not None
         tried = self.rule.told(
@@ -334,7 +324,8 @@ class FixFinder:
             trade=self._trade(len(kept)) if self.oracle.asked[kept].gives_up else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
-        return replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept))
+        others = tuple(self._to_keep(one, beside=False) for one in self._list_beside(kept)) if beside else ()
+        return replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept), beside=others)
 
     def _list_beside(self, kept: Kept) -> list[Kept]:
         """Return what to tell of beside a set: of one that holds and keeps many, the smallest that halves the error, a
@@ -363,12 +354,11 @@ class FixFinder:
 
     def _nothing(self) -> ToKeep:
         """Return what came of everything that can be kept says where else to look."""
-        every, count = frozenset(range(len(self.keepable.units))), len(self.keepable.units)
-        trade = self._trade(count)[1 - _TOLD:]
-        judged = self.oracle.asked.get(every) or self.vain.get(every)
-        if judged is None and (not self._late() or not self.seen):
-            judged = self.oracle.asked[every] = self._judged(every)
-        whole = judged.found if judged is not None else None
+        every = frozenset(range(len(self.keepable.units)))
+        trade, whole = self._trade(len(every))[1 - _TOLD:], self.seen.get(every)
+        if whole is None and (not self._late() or not self.seen):
+            self.oracle.asked[every] = self._judged(every)
+            whole = self._found(every)
         least = min((found.size for kept, found in self.seen.items() if kept != every), default=math.inf)
         return ToKeep(
             unit=self.keepable.keep.unit, of=len(self.keepable.every),
