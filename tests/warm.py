@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a library may have read when it was imported must be as it was then; these are read when a command runs.
 _READ_LATE = (
     "PRECISION_DEBUG_", "PYTEST_", "LC_", "LANG", "TMPDIR", "PYTHONPATH", "COLUMNS", "PWD", "OLDPWD", "PATH",
-    "SHLVL", "_", "RANK", "WORLD_SIZE", "MASTER_", "GLOO_", "GITHUB_",
+    "SHLVL", "_", "RANK", "WORLD_SIZE", "MASTER_", "GLOO_", "GITHUB_", "PYTHONIOENCODING",
 )  # fmt: skip
 _IMPORTS = (
     "numpy", "numpy.random", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime",
@@ -547,8 +547,12 @@ def _become(job: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
     for fd, number in wanted:
         os.dup2(fd, number, inheritable=True)
         os.close(fd)
-    for number, name, errors in ((0, "stdin", "strict"), (1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
-        stream = open(number, "w" if number else "r", encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+    coding, _, how = job["environment"].get("PYTHONIOENCODING", "").partition(":")
+    how = how or "strict"
+    for number, name, errors in ((0, "stdin", how), (1, "stdout", how), (2, "stderr", "backslashreplace")):
+        stream = open(  # noqa: SIM115
+            number, "w" if number else "r", encoding=coding or "utf-8", errors=errors, closefd=False
+        )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     os.chdir(job["folder"])
