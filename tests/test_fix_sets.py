@@ -743,3 +743,20 @@ def test_what_keeps_most_gives_up_most_unless_the_engine_shows_that_it_does_not(
         return None if one is None else Executed(low=one[0], of=one[1], precision=one[2])
 
     assert gives_up_most(ran(was), ran(still), kept, 213) is most
+
+
+def test_a_fix_and_a_search_judge_a_run_alike_but_for_what_was_asked_for() -> None:
+    """A search helped where the worst input's error was halved, whatever became of the others."""
+    model = Model(lambda kept, at: 0.004 if at else 0.006 if "n4" in kept else 0.009)
+    was = Executed(low=10, of=10, precision="FP16")
+    fix, search = (FixRule(before=(0.009, 0.006), allowed=0.0, was=was, asked=asked) for asked in (False, True))
+    found, kept = model.run(("n4",), [0, 1], timed=False), frozenset({4})
+    assert not fix.judged(model.units, kept, found, every=False).passes, "it takes no half of the error"
+    assert search.judged(model.units, kept, found, every=False).passes, "it is within the limit that was asked for"
+    assert not search.judged(model.units, kept, found, every=False).helps
+    halved = replace(found, errors=(0.004, 0.005), error=0.005)
+    assert not search.judged(model.units, kept, halved, every=False).helps, "the second input's is not halved"
+    silent = replace(found, executed=None)
+    judged = [search.judged(model.units, kept, silent, every=every, silent=some).passes
+              for every, some in ((False, False), (True, False), (False, True))]  # fmt: skip
+    assert judged == [False, True, True]
