@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from precision_debug_onnxruntime.backend import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine import remedies
 from precision_debug_onnxruntime.engine.remedies import remedies_of
 from precision_debug_onnxruntime.make import exact_sums
@@ -20,7 +22,7 @@ from precision_debug import compare
 from precision_debug.cli import main
 from precision_debug.onnx.model import read_model
 from precision_debug.protocols import Remedy
-from precision_debug.records import Culprit, Explanation
+from precision_debug.records import Culprit, Explanation, ModelFiles, SessionSpec
 from precision_debug.run import remedies as run_remedies
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.plan import Opening
@@ -182,6 +184,32 @@ def test_a_file_whose_baseline_runs_integer_kernels_has_exact_sums_there(tmp_pat
     assert "onnxruntime.sums_made_exact" in [note.code for note in report.baseline.notes]
     mended = compare(path, run_mode="ort_opt", inputs=feeds, **SWITCH)
     assert mended.exit_status == 0
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "onnx_ref", "ort_fp16_sim"])
+def test_sums_are_exact_wherever_the_engine_is_not_shown_as_it_ships(tmp_path: Path, mode: str) -> None:
+    """onnx.reference lacks the operator, so that ONNX Runtime's kernel computes it."""
+    path = integers(tmp_path, "DynamicQuantizeMatMul")
+    feeds = {"x": np.random.default_rng(1).uniform(0.5, 2, (8, 64)).astype(np.float32)}
+    (weight,) = (
+        numpy_helper.to_array(one) for one in read_model(path).proto.graph.initializer if one.name == "w"
+    )  # fmt: skip
+    exact = feeds["x"] @ (weight * np.float32(0.01))
+    session = OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=path), mode=mode), [feeds])
+    off = np.linalg.norm(session.run(feeds)["y"] - exact) / np.linalg.norm(exact)
+    session.close()
+    assert off < 0.01
+
+
+def test_a_remedy_may_tell_of_what_the_file_has_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = named("outlier_channel left")
+    quantised = dataclasses.replace(told.culprits[0], op_types=("Slice", "DynamicQuantizeLSTM"))
+    known = Remedy(settings={}, cause="sums")
+    monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [known])
+    side: Opening = SimpleNamespace(settings=(), recording=False, precision="int8")  # type: ignore[assignment]
+    explanation = dataclasses.replace(told, culprits=(quantised,))
+    again = Pasted(introduced={"y": 0.01})
+    assert prove_by_remedy(explanation, {"y": 0.1}, side, side, lambda _: again).culprits[0].cause == "sums"
 
 
 def test_weights_are_made_unsigned_where_the_kernel_would_saturate_alone(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx import helper, numpy_helper
 from planted.fourteenth_onnx import CASES
 
 import precision_debug
-from precision_debug.explain.undo import EXPERIMENTS
+from precision_debug.explain.undo import EXPERIMENTS, find_saturating_sums
 from precision_debug.pairing.weights import compare_weights
 from precision_debug.reasons.causes import CAUSES
 from precision_debug.records import Culprit
@@ -51,6 +52,57 @@ def test_each_cause_that_says_what_is_undone_has_its_experiment() -> None:
     declared = {code for code, cause in CAUSES.items() if cause.undone is not None}
     elsewhere = {"files_differ", "coarse_scale"}  # undone where they are found: exchanged, or given a scale that fits
     assert declared - elsewhere == {*EXPERIMENTS}
+
+
+def averages(signed: bool) -> tuple[Any, Any, Any, Any]:
+    """Two factors, their product, and what a kernel makes of it that adds each two of its 8-bit products in 16 bits."""
+    drawn = np.random.default_rng(3)
+    weights = np.full((2, 1, 12), 1 / 12) * (np.where(np.arange(12) // 2 % 2, 1, -1) if signed else 1)
+    values = drawn.uniform(-1, 1, (2, 12, 40))
+    top, steps = np.abs(weights).max(), 127 if signed else 255
+    one = np.rint(weights / top * steps).astype(int) + (128 if signed else 0)
+    unit = np.abs(values).max() / 127
+    other = np.rint(values / unit).astype(int)
+    whole = np.zeros((2, 1, 40), int)
+    for first in range(0, 12, 2):
+        pair = sum(one[..., at, None] * other[:, None, at] for at in (first, first + 1))
+        whole += np.maximum(np.minimum(pair, 32767), -32768)
+    if signed:
+        whole -= 128 * other.sum(1, keepdims=True)
+    return weights, values, np.matmul(weights, values), whole * unit * top / steps
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_sums_of_two_activations_that_saturate_are_computed_once_more(signed: bool) -> None:
+    weights, values, exact, wrong = averages(signed)
+    given = {"values": values, "weights": weights}  # in any order
+    subject = SimpleNamespace(sources=lambda _: list(given))
+    case: Any = SimpleNamespace(
+        subject=subject, name="y", exact=exact, wrong=wrong, given=given.get, narrow="int8", constants={},
+        own=float(np.linalg.norm(wrong - exact)),
+    )  # fmt: skip
+    evidence = find_saturating_sums(case)
+    assert 0.05 < evidence["pairs"] < 0.9
+    undone = EXPERIMENTS["saturating_sums"](case, evidence)
+    assert np.linalg.norm(undone - exact) < 0.05 * np.linalg.norm(wrong - exact)
+    for other in ({"narrow": "float16"}, {"constants": given}, {"exact": exact[..., :3]}):
+        assert find_saturating_sums(SimpleNamespace(**{**vars(case), **other})) == {}  # type: ignore[arg-type]
+    weights[..., 2:] *= 1e-3  # all but the largest are far from the end of 16 bits
+    weights[..., 1] *= 1e-3
+    case.exact = np.matmul(weights, values)
+    assert find_saturating_sums(case) == {}
+
+
+@pytest.mark.hardware("saturating_8_bit_sums")
+def test_an_average_by_attention_is_told_whose_sums_saturate(tmp_path: Path) -> None:
+    """Its weights are alike, each the largest integer: "all its results are 0.71 x what they should be" was said."""
+    if find_spec("nncf") is None or find_spec("openvino") is None:
+        pytest.skip("ov_int8 needs openvino and nncf")
+    drawn = np.random.default_rng(3)
+    feeds = {"x": np.zeros((2, 1, 12), np.float32), "m": drawn.uniform(-1, 1, (2, 12, 40)).astype(np.float32)}
+    nodes: Nodes = [("Softmax", "x", "a"), ("MatMul", "a m", "y")]
+    path = save(tmp_path / "attention.onnx", nodes, feeds, {}, "y")
+    assert first(path, feeds, "ov_int8").cause == "saturating_sums"
 
 
 @pytest.mark.parametrize("harmful", [False, True])

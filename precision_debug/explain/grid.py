@@ -21,7 +21,7 @@ from .introduced import MASK, Alone
 from .operator_facts import error_share
 from .operators import SUM_UP
 from .subject import Subject
-from .undo import LEFT, Case, combine_places, find_coarse_constant, measure_left_without
+from .undo import LEFT, Case, combine_places, find_coarse_constant, find_saturating_sums, measure_left_without
 from .units import steps_of
 from .work import Work
 
@@ -94,7 +94,9 @@ def find_grid_cause(case: Case) -> Told:
 def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[Evidence]]]:
     """Yield what may be why, each with the ways in which it may be so, the likeliest first."""
     subject, exact, wrong = case.subject, case.exact, case.wrong
-    # first: zeros that are read as another number lie below its lowest
+    if sums := find_saturating_sums(case):  # computed as such a kernel does, so that nothing else is like it
+        yield "saturating_sums", [sums]
+    # then: zeros that are read as another number lie below its lowest
     if shifted := _find_shift(exact, wrong, step, case.narrow):
         yield "zero_point", [{"weight": "", **shifted}]
     if cut := _find_saturation(exact, wrong):

@@ -8,7 +8,7 @@ widened, a channel gets a scale of its own, a constant is exchanged and the oper
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "count_below",
     "find_amplified_constant",
     "find_coarse_constant",
+    "find_saturating_sums",
     "find_tiny_constant",
     "find_whole_in_float32",
     "find_wrapped_integers",
@@ -218,6 +219,68 @@ def _shift(case: Case, evidence: Evidence) -> Array | None:
 
 def _undo_factor(case: Case, evidence: Evidence) -> Array:
     return np.asarray(case.wrong / evidence["ratio"])
+
+
+_MUCH_IN_PAIRS = 1 << 27
+"""Products of two activations up to which their 8-bit sums are added up by pairs."""
+
+
+def find_saturating_sums(case: Case) -> dict[str, Any]:
+    """Return which part of a product's sums of two terms a kernel cuts off that adds 8-bit products in 16 bits (x86-64
+    without VNNI: vpmaddubsw); {} where none would be, or it is no product of two activations in 8 bits."""
+    found = _add_in_16_bits(case)
+    return {} if found is None or not found[1] else {"pairs": found[1]}
+
+
+def _undo_saturating_sums(case: Case, evidence: Evidence) -> Array | None:
+    if "pairs" not in evidence:
+        return None
+    found = _add_in_16_bits(case)
+    return None if found is None else case.wrong + found[0]
+
+
+def _add_in_16_bits(case: Case) -> tuple[Array, float] | None:
+    """Return what each result loses when pairs of 8-bit products are added in 16 bits, and the part of the pairs that
+    saturate. One factor is unsigned there, by a shift where it has both signs, which a sum in 32 bits takes back."""
+    read = (case.given(source) for source in case.subject.sources(case.name))
+    given = [one for one in read if one is not None]
+    factors = next((pair for pair in (given, given[::-1]) if _are_factors_of(case, pair)), None)
+    if factors is None:
+        return None
+    one, other = factors
+    first_is_unsigned = bool(one.min() >= 0) or bool(other.min() < 0)
+    (left, unit), (right, unit_of_right) = _on_8_bits(one, first_is_unsigned), _on_8_bits(other, not first_is_unsigned)
+    if not unit or not unit_of_right:
+        return None
+    lost, beyond = np.zeros(case.exact.shape), 0
+    for at in range(0, one.shape[-1], 2):
+        pair = np.matmul(left[..., at : at + 2], right[..., at : at + 2, :])
+        cut = np.clip(pair, np.iinfo(np.int16).min, np.iinfo(np.int16).max)
+        lost += pair - cut
+        beyond += int(np.count_nonzero(pair != cut))
+    return lost * unit * unit_of_right, beyond / max(lost.size * -(-one.shape[-1] // 2), 1)
+
+
+def _are_factors_of(case: Case, given: Sequence[Array]) -> bool:
+    """Return whether an operator in 8 bits is the product of these two and nothing else."""
+    if "int8" not in case.narrow or case.constants or len(given) != 2:
+        return False
+    one, other = given
+    fit = one.ndim > 1 and other.ndim > 1 and one.shape[-1] == other.shape[-2] and one.dtype.kind == "f"
+    if not fit or case.exact.size * one.shape[-1] > _MUCH_IN_PAIRS or not np.isfinite([one.sum(), other.sum()]).all():
+        return False
+    product = np.matmul(one.astype(np.float64), other.astype(np.float64))
+    return product.shape == case.exact.shape and _size_of_error(product - case.exact) <= _REPRODUCED * case.own
+
+
+def _on_8_bits(values: Array, unsigned: bool) -> tuple[Array, float]:
+    """Return a factor's integers as a kernel reads them, on one grid, and what a step is worth."""
+    largest = float(np.abs(values).max(initial=0.0))
+    shifted = unsigned and bool(values.min(initial=0.0) < 0)
+    steps = 255 if unsigned and not shifted else 127
+    unit = largest / steps
+    integers = np.rint(values / unit) if unit else np.zeros(values.shape)
+    return integers + (128 if shifted else 0), unit
 
 
 def round_to_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
@@ -489,6 +552,7 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "weight_underflow": _undo_constant,
     "weight_overflow": _undo_constant,
     "saturation": _undo_saturation,
+    "saturating_sums": _undo_saturating_sums,
     "zero_point": _shift,
     "scale": _undo_factor,
     "outlier_channel": _undo_channel,

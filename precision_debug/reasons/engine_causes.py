@@ -9,7 +9,7 @@ from .reason import Wording
 
 __all__ = ["ENGINE_CAUSES"]
 
-_FIGURE, _COUNT, _TEXT = Kind.FIGURE, Kind.COUNT, Kind.TEXT
+_FIGURE, _COUNT, _SHARE, _TEXT = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT
 
 _PASS = {
     "passes": _TEXT, "before": _FIGURE, "after": _FIGURE, "runs": _COUNT, "of": _COUNT, "replaced": _TEXT,
@@ -95,7 +95,15 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
             "引擎在此处理器上以 16 位累加两个 8 位乘积，会饱和：加上 `{switch}`，同样的整数使其误差由 {before} 降为"
             " {after}",
         ),
-        evidence={"switch": _TEXT, "before": _FIGURE, "after": _FIGURE},
+        instead={
+            "pairs": Wording(
+                "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: {pairs} of these"
+                " sums do, of what it reads",
+                "引擎在此处理器上以 16 位累加两个 8 位乘积，会饱和：对其读取的数，此类求和中有 {pairs} 饱和",
+            ),
+        },
+        undone=Wording("with sums that do not saturate", "若求和不饱和"),
+        evidence={"switch": _TEXT, "before": _FIGURE, "after": _FIGURE, "pairs": _SHARE},
     ),
     "wrong_kernel": Cause(
         en="the baseline's own kernel is wrong", zh="基线自身的内核有误",

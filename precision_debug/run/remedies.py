@@ -19,7 +19,7 @@ from .. import registry
 from ..errors import PrecisionDebugError
 from ..explain import LEFT, Subject, is_of_many
 from ..feeds import FeedSet
-from ..numbers.number_types import MODEL, is_narrow
+from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Feeds, Handed, Remedy, Session
 from ..reasons import say
 from ..reasons.causes import CAUSES
@@ -170,11 +170,12 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
 
 def _is_open(culprit: Culprit, target: Opening) -> bool:
-    """Return whether a remedy may tell the cause: where the target runs the file's own types, what it does otherwise
-    than the file says looks like an operator's own arithmetic, or like a cause whose experiment could not run."""
+    """Return whether a remedy may tell the cause: where the target runs the file's own types, or an operator that the
+    file has quantised, what it does otherwise than the file says looks like an operator's own arithmetic, or like a
+    cause whose experiment could not run."""
     known = CAUSES[culprit.cause]
     untried = known.undone is not None and "left" not in culprit.evidence
-    as_in_file = not is_narrow(target.precision)
+    as_in_file = not is_narrow(target.precision) or any(map(QUANTISED.search, culprit.op_types))
     return known.is_open(culprit.evidence) or (as_in_file and (untried or known.is_its_own))
 
 

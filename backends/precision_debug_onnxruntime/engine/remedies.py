@@ -121,7 +121,7 @@ def _of_int8(
     """causes, types: of the culprits; none of an error of many operators."""
     channels = setting(options, "per_channel")
     called = "quantize_static" if change == "int8" else "quantize_dynamic"
-    weights = "constant_scale" in causes or not types.isdisjoint(PRODUCTS) or not types
+    weights = "constant_scale" in causes or not types.isdisjoint({*PRODUCTS, *SUMMED}) or not types
     if weights:
         yield from _exact_sums(options)
     if weights and not channels:
