@@ -213,7 +213,7 @@ class TensorStats:
 
 @dataclass(frozen=True, kw_only=True)
 class Slices:
-    """Slices ``first`` to ``last`` of the ``of`` ones along an axis of an output, taken together.
+    """Slices ``first`` to ``last`` of the ``of`` ones along an axis of an output, taken together; axis -1: all of it.
 
     error: RMS of t - b there. size, spread, peak: RMS, standard deviation and largest |b| of the baseline there.
     largest: largest |b| of the whole output. lost: the target says nothing about them: see numbers.slices. step: what

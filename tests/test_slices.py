@@ -14,7 +14,7 @@ import pytest
 from precision_debug.numbers import compare, measure, slices
 from precision_debug.numbers.judge import judge_row
 from precision_debug.numbers.merged import Merged, from_plain, to_plain
-from precision_debug.numbers.slices import MOST, judge_slices, sum_slices, with_slices
+from precision_debug.numbers.slices import MOST, WHOLE, judge_slices, sum_slices, with_slices
 from precision_debug.pairing.packed import find_packed_parts
 from precision_debug.records import Comparison, Row, Status, TensorMeta, Tolerance
 
@@ -50,8 +50,12 @@ def test_sums(compiled: bool, dtype: type, shape: tuple[int, ...], monkeypatch: 
     base.flat[0], target.flat[-1] = np.nan, np.inf
     found = sum_slices(base, target)
     assert found is not None
-    assert sorted(found.axes) == [axis for axis, size in enumerate(shape) if 1 < size <= MOST]
+    assert sorted(found.axes) == [WHOLE, *(axis for axis, size in enumerate(shape) if 1 < size <= MOST)]
+    flat = base.reshape(1, -1), target.reshape(1, -1)
+    np.testing.assert_allclose(found.axes[WHOLE][:5], by_hand(*flat, 0), rtol=1e-6, atol=1e-3)
     for axis, sums in found.axes.items():
+        if axis == WHOLE:
+            continue
         wanted = by_hand(base, target, axis)
         np.testing.assert_array_equal(sums[[0, 4]], wanted[[0, 4]])
         off = 1e-12 if dtype is np.float64 or not compiled else 2e-6  # float32 is summed in float32
@@ -68,6 +72,8 @@ def test_rows_with_numbers_whose_squares_overflow_are_summed_all_the_same(column
     found = sum_slices(base, target)
     assert found is not None
     for axis, sums in found.axes.items():
+        if axis == WHOLE:
+            continue
         np.testing.assert_allclose(sums[[0, 2, 3, 4]], by_hand(base, target, axis)[[0, 2, 3, 4]], rtol=2e-6)
 
 
@@ -184,6 +190,60 @@ def test_what_varies_little_about_a_large_mean_is_lost_where_the_type_knows_noth
         assert (slices.largest_lost_error(found) >= 0.9) == bool(gone), "beside its spread"
         plain = with_slices(compare(left, right), left, right, {})
         assert [one.first for one in plain.lost] == gone, "whatever sums are kept"
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "gone"),
+    [
+        ((1013, 1), ml_dtypes.bfloat16, True),
+        ((300, 0.02), np.float16, True),
+        ((300, 8), ml_dtypes.bfloat16, False),
+        ((1013, 1), np.float16, False),
+        ((1013, 0.0), ml_dtypes.bfloat16, False),
+        ((0.998, 0.0005), ml_dtypes.bfloat16, False),  # within [0, 1]: told to hundredths
+        ((1013, 0.001), np.float32, False),
+    ],
+)
+@pytest.mark.parametrize("shape", [(400,), (400, 1), (1, 20, 20), (4, 100, 1), (1, 8400)])
+def test_an_output_of_one_quantity_is_judged_as_a_slice_is(
+    of: tuple[float, float], kind: type, gone: bool, shape: tuple[int, ...]
+) -> None:
+    """Kelvin of each of many places, and nothing beside it."""
+    base = np.random.default_rng(8).normal(*of, int(np.prod(shape))).reshape(shape).astype(np.float32)
+    target = base.astype(kind).astype(np.float32)
+    if kind is np.float32:
+        target += np.float32(0.002)
+    for numbers in (compare(base, target), measure(base, target)):
+        found = with_slices(numbers, base, target, {})
+        assert [(one.axis, one.first, one.of) for one in found.lost] == ([(WHOLE, 0, 1)] if gone else [])
+        assert (slices.largest_lost_error(found) >= 0.9) == gone
+        row = judge_row(row_of(found), Tolerance(given=False), allowed=0.1)
+        assert row.reason.code == ("whole_on_steps" if gone else "")
+    one = [Merged.of(with_slices(measure(b, t), b, t, {}), at) for at, (b, t) in enumerate(
+        zip(base.reshape(-1, 1)[:64], target.reshape(-1, 1)[:64], strict=True))]  # fmt: skip
+    assert bool(functools.reduce(Merged.merge, one).comparison().lost) == gone, "one number a sample"
+
+
+@pytest.mark.parametrize("mode", ["ort_bf16_sim", "ort_fp16_sim"])
+def test_who_adds_the_mean_of_the_only_quantity_is_named(tmp_path: Path, mode: str) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    pytest.importorskip("onnx", reason="builds a model")
+    from planted.onnx_faults import Graph
+
+    import precision_debug
+    from precision_debug.report.lead import lead_sentences
+
+    g = Graph(seed=3)
+    x = g.input("x", g.random.normal(size=(64, 16)).astype(np.float32))
+    mean = np.float32(1013 if mode == "ort_bf16_sim" else 20000)
+    path = g.save(tmp_path / "m.onnx", [g.op("Add", [g.dense(x, 16, 1, "p"), g.weight("mean", mean)], "pressure")])
+    report = precision_debug.compare(path, run_mode=mode, inputs=g.feeds)
+    assert [row.reason.code for row in report.rows if row.is_output] == ["whole_on_steps"]
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("pressure", "stepped")]
+    first = lead_sentences(report)[0]
+    assert "64" in first.en
+    assert "64" in first.zh
 
 
 def test_shares_are_told_to_hundredths() -> None:
@@ -352,7 +412,7 @@ def test_an_axis_of_another_length_in_each_sample_is_no_quantity() -> None:
     pairs = [with_slices(measure(one, one + 1), one, one + 1, {}), with_slices(measure(other, other), other, other, {})]
     merged = Merged.merge(Merged.of(pairs[0], 0), Merged.of(pairs[1], 1))
     assert merged.slices is not None
-    assert sorted(merged.slices.axes) == [2]
+    assert sorted(merged.slices.axes) == [WHOLE, 2]
 
 
 def row_of(found: Comparison) -> Row:

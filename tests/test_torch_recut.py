@@ -106,6 +106,30 @@ class OneNormScaled(Layers):
         return torch.cat(found)
 
 
+class Placed(Layers):
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(8, 16) * 3)
+
+    def forward(self, x):
+        return self.place(x, 0)
+
+    def place(self, x, first):
+        at = torch.arange(x.shape[1]) + first
+        return self.last(torch.tanh(self.first(x) + self.places[at]))
+
+
+class PlacedInChunks(Placed):
+    step = 2
+
+    def forward(self, x):
+        return torch.cat([self.place(one, self.step * at) for at, one in enumerate(x.split(2, 1))], 1)
+
+
+class PlacedFromNought(PlacedInChunks):
+    step = 0
+
+
 def given():
     torch.manual_seed(1)
     return (torch.randn(2, 6, 32) * 2,)
@@ -163,6 +187,18 @@ def along_scaled():
     return net, given()
 
 
+def placed():
+    return Placed(), given()
+
+
+def placed_in_chunks():
+    return PlacedInChunks(), given()
+
+
+def placed_from_nought():
+    return PlacedFromNought(), given()
+
+
 def one_norm_scaled():
     return OneNormScaled(), given()
 """
@@ -184,6 +220,7 @@ def compare(folder: Path, target: str, base: str) -> Report:
         ("apart", "by_head", "another order", {"q/addmm", "k/addmm", "v/addmm"}),
         ("gate_up", "gate", "part", {"gate/addmm", "up/addmm"}),
         ("along", "layers", "3 chunks along axis 1", {"norm/layer_norm", "relu"}),
+        ("placed_in_chunks", "placed", "3 chunks along axis 1", {"add#2", "tanh"}),
         ("along", "layers", "3 chunks along axis 0, of each sample", {"last/view", "last/addmm"}),
     ],
 )
@@ -208,6 +245,8 @@ def test_the_same_work_cut_differently_is_compared(
         ("layers", "along_scaled", "last/addmm"),
         ("one_norm_scaled", "layers", "norm/layer_norm"),
         ("layers", "one_norm_scaled", "layer_norm"),
+        ("placed_from_nought", "placed", "add#2"),
+        ("placed", "placed_from_nought", "add#2"),
     ],
 )
 def test_who_is_wrong_inside_is_named(tmp_path: Path, target: str, base: str, right: str) -> None:

@@ -14,9 +14,6 @@ from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
     "check_digit_of_a_long_number_ov_opt": "who is a stretch that is called too coarse, not a division in float32",
-    "weights_stored_in_half_of_which_a_column_grew_ort_opt": "a column 1% larger is below what float16 may cost",
-    "numbers_of_a_thousand_in_float8_ort_opt": "ONNX Runtime quantises once more; the product is accused",
-    "chunks_that_begin_at_place_nought_torch_fp32": "the concatenation is named, behind the places that differ",
 }
 """What is known to be told wrongly, with what is wrong."""
 

@@ -14,7 +14,7 @@ from .casts import is_within_one_cast
 from .causes import find_cause
 from .criteria import DROP, FAR, HALF, LEAST_PART, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
-from .files import find_file_difference
+from .files import differs_beside_rounding
 from .grid import find_outlier
 from .introduced import MASK, Alone, may_be_handed_nan
 from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
@@ -187,7 +187,7 @@ def find_suspicious_sinks(subject: Subject, sinks: Sequence[Sink], expected: Map
     known."""
     at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
     # what few bits lose hides a wrong weight or setting, which the two files show whatever its size
-    other = subject.weights_alone and any(find_file_difference(subject, name) for name in subject.row_of)
+    other = any(differs_beside_rounding(subject, name) for name in subject.row_of)
     return frozenset(
         sink.name for sink in sinks
         if other or sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
@@ -288,9 +288,7 @@ def _rank_culprits(
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
         some = name in together or (far and _leads(sink, name, effects))
         enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
-        certain = subject.weights_alone and bool(
-            find_file_difference(subject, name)
-        )  # told by the files, whatever its share
+        certain = differs_beside_rounding(subject, name)  # told by the files, whatever its share
         if sink.name not in looked or not (poisons or certain or share >= enough or name in few):
             continue
         if subject.same_steps and not far and not poisons:

@@ -32,12 +32,15 @@ from .units import (
     bits_of,
     held_type,
     model_unit,
+    smallest_of,
     steps_of,
     unit_of,
 )
 from .workbench import HostWorkbench
 
-__all__ = ["FLOAT8", "Subject", "replaces"]
+__all__ = ["FLOAT8", "Subject", "find_narrowed_constants", "replaces"]
+
+Array = np.ndarray[Any, Any]
 
 _WIDE_UNIT = unit_of("float32", None)
 
@@ -117,8 +120,8 @@ class Subject:
         return self.feeds if self.target_feeds is None else self.target_feeds
 
     @cached_property
-    def units_of_constants(self) -> dict[str, float]:
-        """Rounding units of the constants behind each tensor, as far as they were asked for."""
+    def narrowed_constants(self) -> dict[str, tuple[float, bool]]:
+        """What ``find_narrowed_constants`` found of each tensor, as far as it was asked for."""
         return {}
 
     @cached_property
@@ -558,30 +561,43 @@ def _find_unit_of_operands(subject: Subject, name: str) -> float:
         return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
     alone = mine is not None and not mine.rounds
     if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
-        if name not in subject.units_of_constants:  # asked once: a session that is in a run may have no other answer
-            subject.units_of_constants[name] = _find_unit_of_constants(subject, name)
-        return subject.units_of_constants[name]
+        return find_narrowed_constants(subject, name)[0]
     return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
 
 
-def _find_unit_of_constants(subject: Subject, name: str) -> float:
-    """Return the rounding unit of the coarsest constant of a region that the target's file, and not the baseline's,
-    stores in a narrower float and casts where it is read; 0 where none is, or one is no such rounding."""
+def find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:
+    """Return of the constants of a tensor's region that the target's file, and not the baseline's, stores in a narrower
+    float and casts where it is read: the rounding unit of the coarsest, 0 where none is or one is no such rounding; and
+    whether one of the same operator has a number that is neither of that type's two about the baseline's."""
+    if name not in subject.narrowed_constants:  # asked once: a session that is in a run may have no other answer
+        subject.narrowed_constants[name] = _find_narrowed_constants(subject, name)
+    return subject.narrowed_constants[name]
+
+
+def _find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:
     baseline, target = subject.baseline.replacer, subject.target.replacer
     if not subject.two_files or baseline is None or target is None:
-        return 0.0
-    found = 0.0
+        return 0.0, False
+    unit, alike, other = 0.0, True, False
     for meta in subject.region_of.get(name, ()):
         mine = baseline.operator(meta.name)
         theirs = target.operator(subject.row_of[name].target_name if meta.name == name else meta.name)
         if mine is None or theirs is None or not theirs.narrowed or mine.narrowed:
             continue
         for first, (key, second) in zip(mine.parameters.values(), theirs.parameters.items(), strict=False):
-            if (held := theirs.narrowed.get(key, "")) and np.shape(first) == np.shape(second):
-                if not is_rounding(first, second, held):
-                    return 0.0
-                found = max(found, unit_of(held, None))
-    return found
+            if not (held := theirs.narrowed.get(key, "")) or np.shape(first) != np.shape(second):
+                continue
+            unit = max(unit, unit_of(held, None))
+            if not is_rounding(first, second, held):
+                alike = False
+                other |= mine.op_type == theirs.op_type and _is_between_none(first, second, held)
+    return unit if alike else 0.0, other
+
+
+def _is_between_none(values: Array, others: Array, held: str) -> bool:
+    """Return whether a number is further from another than any of the type's two about it: cut off, it is the one."""
+    mine, theirs = (np.asarray(one, np.float64) for one in (values, others))
+    return bool((np.abs(theirs - mine) > 2 * unit_of(held, None) * np.abs(mine) + smallest_of(held)).any())
 
 
 def _has_weights_of_4_bits(subject: Subject) -> bool:

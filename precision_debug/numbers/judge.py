@@ -13,6 +13,7 @@ from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 from .born import CLAMPED, MASK, is_broken, largest_magnitude
 from .number_types import QUANTISED
+from .slices import WHOLE
 
 __all__ = [
     "HIDDEN",
@@ -125,6 +126,10 @@ def describe_lost_slices(numbers: Comparison) -> Reason:
     """Return which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing
     here."""
     told = lost_slice_arguments(numbers)
+    if "elements" in told:
+        return say(
+            "whole_on_steps", elements=told["elements"], step=told["step"], spread=told["spread"], peak=told["peak"],
+        )  # fmt: skip
     if told["step"]:
         return say(
             "slices_on_steps", slices=told["slices"], axis=told["axis"], count=told["count"], all=told["all"],
@@ -138,8 +143,12 @@ def describe_lost_slices(numbers: Comparison) -> Reason:
 
 def lost_slice_arguments(numbers: Comparison) -> dict[str, Any]:
     """Return what is said of the slices that are lost: which, how many of how many, of which axis, and how large they
-    are."""
+    are; of all of an output, how many elements."""
     lost = numbers.lost
+    if lost[0].axis == WHOLE:
+        one = lost[0]
+        figures = {"peak": float(one.peak), "step": float(one.step), "spread": float(one.spread)}
+        return {"elements": numbers.base.elements, **figures}
     worst = max(lost, key=lambda one: one.peak)
     stretches = [str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in lost]
     return {

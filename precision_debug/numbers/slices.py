@@ -9,6 +9,7 @@ below any step of the type; what is told from them, and how, stands at ``_find_l
 What is large and varies little (pressures of 1013 that vary by 1) is lost where the type knows no number between: the
 target stands on steps as wide as the slice's own spread, and what varies no more is told beside it. The step is the
 target's own, as its numbers show it. That of a scale is no power of two: an offset is no matter of one output's scale.
+So is an output as a whole, beside which there is nothing: it has a slice of its own, along no axis.
 
 The sums come from slices.c, or from numpy where nothing is compiled; both agree on every count and extreme, and on sums
 to some 1e-6 of themselves.
@@ -38,6 +39,7 @@ __all__ = [
     "ENOUGH",
     "MOST",
     "SPREAD",
+    "WHOLE",
     "MergedSlices",
     "SliceTotals",
     "judge_slices",
@@ -51,6 +53,8 @@ MOST = 4096
 """Slices of an axis, at most: a longer one is a position (an anchor, a pixel), not a quantity."""
 
 COUNT, SUM, SQUARES, ERRORS, PEAK, STEP = range(6)
+WHOLE = -1
+"""In place of an axis: all of an output as one slice."""
 _ROWS = 1 << 16
 """Elements that numpy takes at once."""
 _SHORT, _CACHED = 512, 8192
@@ -182,8 +186,7 @@ class MergedSlices:
 def sum_slices(
     base: Array, target: Array, parts: Parts | None = None, *, unit: bool | None = None
 ) -> SliceTotals | None:
-    """Return the sums of every axis of at most MOST slices; None of what is not floats of one shape, or has no such
-    axis.
+    """Return the sums of every axis of at most MOST slices, and of all; None of what is not floats of one shape.
 
     parts: sizes of what was put together, by the length of the axis along which it was. unit: whether the baseline lies
     within [0, 1], where that is known.
@@ -191,10 +194,12 @@ def sum_slices(
     if base.shape != target.shape or not base.size or not (_is_float(base) and _is_float(target)):
         return None
     wanted = [axis for axis, size in enumerate(base.shape) if 1 < size <= MOST]
-    if not wanted:
-        return None
     kind = np.float64 if 8 in (base.dtype.itemsize, target.dtype.itemsize) else np.float32
     left, right = np.ascontiguousarray(base, kind), np.ascontiguousarray(target, kind)
+    if not wanted:
+        sums, _ = _sum_rows_and_columns(left.reshape(1, -1), right.reshape(1, -1), True, False)
+        sums = _find_steps(base, target, WHOLE, sums)
+        return SliceTotals({WHOLE: sums}, {}, _are_within_unit(left, sums) if unit is None else unit)
     lead = _count_lead_axes(base.shape, wanted)
     leading, trailing = base.shape[:lead], base.shape[lead:]
     columns, below = math.prod(trailing), wanted[0] < lead
@@ -209,7 +214,8 @@ def sum_slices(
         sums, shape = (by_row, leading) if axis < lead else (by_column, trailing)
         added = _add_up_axes(sums.reshape(5, *shape), (1 + (axis if axis < lead else axis - lead),))
         axes[axis] = _find_steps(base, target, axis, added)
-    packed = {axis: parts[base.shape[axis]] for axis in axes if parts and base.shape[axis] in parts}
+    packed = {axis: parts[base.shape[axis]] for axis in wanted if parts and base.shape[axis] in parts}
+    axes[WHOLE] = _find_steps(base, target, WHOLE, _pool_sums(axes[wanted[0]])[:STEP, None])
     return SliceTotals(axes, packed, _are_within_unit(left, axes[wanted[0]]) if unit is None else unit)
 
 
@@ -245,7 +251,9 @@ def _find_steps(base: Array, target: Array, axis: int, sums: Array) -> Array:
     many, squares = np.maximum(sums[COUNT], 1), sums[SQUARES]
     varied = np.maximum(squares - sums[SUM] ** 2 / many - CONSTANT * squares, 0)
     errors, floor = sums[ERRORS], EXACT * squares / many
-    asked = (errors > SPREAD**2 * EXACT * squares) & (errors >= SPREAD**2 * varied) & (errors < OWN_SIZE**2 * squares)
+    few = sums[COUNT] < ENOUGH  # of which samples make a spread, and any of them may be right by chance
+    asked = few | (errors > SPREAD**2 * EXACT * squares) & (errors >= SPREAD**2 * varied)
+    asked &= errors < OWN_SIZE**2 * squares
     sums = np.concatenate([sums, np.zeros((1, sums.shape[1]))])
     at = np.flatnonzero(asked & (sums[COUNT] * sums.shape[1] == base.size))
     block = max(1, _ROWS * sums.shape[1] // base.size)
@@ -256,13 +264,16 @@ def _find_steps(base: Array, target: Array, axis: int, sums: Array) -> Array:
         some, theirs = some[seen], theirs[seen]
         if some.size:
             mine, steps = _take_slices(base, axis, some), _measure_steps(theirs)
-            sums[STEP, some] = np.where((steps**2 >= floor[some]) & (_measure_steps(mine) < steps), steps, 0.0)
+            alone = (_measure_steps(mine) < steps) | (errors[some] == 0)
+            sums[STEP, some] = np.where((steps**2 >= floor[some]) & alone, steps, 0.0)
             sums[SUM, some], sums[SQUARES, some] = mine.sum(axis=1), (mine * mine).sum(axis=1)
     return sums
 
 
 def _take_slices(values: Array, axis: int, at: Array) -> Array:
     """Return some slices as rows of float64."""
+    if axis == WHOLE:
+        return values.reshape(1, -1).astype(np.float64)
     return np.moveaxis(values.take(at, axis=axis), axis, 0).reshape(at.size, -1).astype(np.float64)
 
 
@@ -359,10 +370,13 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
         return ()
     largest = max((float(sums[PEAK].max()) for sums in totals.axes.values()), default=0.0)
     each = {axis: _Told.of(sums) for axis, sums in totals.axes.items()}
+    whole = each.pop(WHOLE, None)
     lost = [found for axis, told in each.items() if (found := tuple(_find_lost_slices(totals, axis, told, largest)))]
+    if whole is not None and whole.stepped.any() and not totals.unit:
+        lost.append((_name_slices(totals.axes[WHOLE], WHOLE, 0, 0, largest, lost=True),))
     worst: list[Slices] = []
-    for axis, sums in totals.axes.items():
-        told = each[axis]
+    for axis, told in each.items():
+        sums = totals.axes[axis]
         least = np.maximum(told.spread, told.error * 1e-300)  # what the error divided by stays finite
         ratio = np.divide(told.error, least, out=np.zeros_like(least), where=told.has_spread)
         at = int(ratio.argmax()) if ratio.size else 0
@@ -380,20 +394,27 @@ def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> 
     nothing has to be read again.
     """
     keeps = hasattr(found, "by_slice")
-    alone = not parts and all(base.size < ENOUGH * size for size in base.shape if 1 < size <= MOST)
-    if not keeps and alone:  # of slices of a few numbers each, nobody can tell how large they are
-        return found
     if not keeps and found.max_rel is not None and found.max_rel < SAFE:
         return found
-    small = base.size <= _AT_ONCE
-    if not keeps and (_are_all_told(base, target) if small else _is_told_by_few(found, base)):
-        return found
+    if not keeps and not _may_be_hidden(found):
+        if not parts and all(base.size < ENOUGH * size for size in base.shape if 1 < size <= MOST):
+            return found  # how large slices of a few numbers are, nobody can tell
+        if _are_all_told(base, target) if base.size <= _AT_ONCE else _is_told_by_few(found, base):
+            return found
     low, high = found.base.min, found.base.max
     totals = sum_slices(base, target, parts, unit=None if low is None or high is None else low >= 0 and high <= 1)
     if totals is None:
         return found
     kept: dict[str, Any] = {"by_slice": totals} if keeps else {}
     return dataclasses.replace(found, slices=judge_slices(totals), **kept)
+
+
+def _may_be_hidden(found: Comparison) -> bool:
+    """Return whether all of a tensor varies by little more than its error, as far as its own numbers tell."""
+    size, mean, error = found.base.rms, found.base.mean, found.rmse
+    if size is None or mean is None or error is None or found.base.elements < ENOUGH:
+        return False
+    return bool(0 < error < OWN_SIZE * size and error**2 >= TOLD**2 * (size**2 - mean**2 - CONSTANT * size**2))
 
 
 def _is_told_by_few(found: Comparison, base: Array) -> bool:
@@ -449,7 +470,7 @@ def _is_told(sums: Array, error: float | Array) -> bool:
 def list_lost_parts(found: Comparison) -> Parts:
     """Return what was lost before as parts of its axis, so that it is judged as such again."""
     lost = found.lost
-    if not lost:
+    if not lost or lost[0].axis == WHOLE:
         return {}
     edges = sorted({0, lost[0].of, *(one.first for one in lost), *(one.last + 1 for one in lost)})
     return {lost[0].of: tuple(int(stop - start) for start, stop in itertools.pairwise(edges))}

@@ -126,6 +126,7 @@ def find_recut(base: Listing, target: Listing, known: Mapping[str, str]) -> Recu
         (here, there, False, _put_together), (there, here, True, _put_together),
         (here, there, False, _cut_padding), (there, here, True, _cut_padding),
         (here, there, False, _put_together_views), (there, here, True, _put_together_views),
+        (here, there, False, _put_together), (there, here, True, _put_together),  # what reads the views
     ):  # fmt: skip
         for meta in list(whole.free()):
             group = search(meta, whole, pieces)
@@ -284,6 +285,28 @@ def _put_together(
         found = work.by_name(fitting) or work.by_place(fitting) or work.by_column(fitting)
         if found is not None:
             return found
+    return None if of_any is not None else _follow_chunks(meta, whole, pieces)
+
+
+def _follow_chunks(meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None:
+    """Return chunks by the same operator of which each reads one of those that an input of the whole was put together
+    of, in their order, whatever else it reads: what a fault has made of that shows here first. None where some have no
+    such reader, or several."""
+    shape = whole.values[meta.name].shape
+    for read in dict.fromkeys((*meta.inputs, *sorted(whole.read_by(meta)))):
+        chunks = [name for name, of in pieces.group_of.items() if of == read]
+        if not chunks or chunks[0] not in pieces.layout_of:
+            continue
+        sizes = pieces.layout_of[chunks[0]][1]
+        readers = [
+            one for chunk in chunks for one in pieces.free()
+            if _stem_of(one.name) == _stem_of(meta.name) and _is_same_kind(_kind_of(one), _kind_of(meta))
+            and chunk in {*one.inputs, *pieces.read_by(one)}
+        ]  # fmt: skip
+        for axis in range(len(shape)) if len({one.name for one in readers}) == len(readers) == len(sizes) else ():
+            found = [pieces.values[one.name].shape for one in readers]
+            if all(_fits_along(axis, one, shape) for one in found) and sizes == tuple(one[axis] for one in found):
+                return _Tiling(meta, axis, whole, pieces).group(readers)
     return None
 
 
@@ -327,7 +350,7 @@ class _Tiling:
                 self._size(one) for one, start in zip(family, starts, strict=False) if self._is_at(one, int(start))
             )
             if 2 * sure >= self._length:
-                return self._group(family)
+                return self.group(family)
             if (apart := self._lay_out_samples(family)) is not None:
                 return apart
             if stem == own and self.whole.reads_the_same(self.meta, family, self.pieces):
@@ -340,7 +363,7 @@ class _Tiling:
         layouts = {(self.axis, tuple(map(self._size, family)))}
         for name in self.pieces.read_by(family[0]):
             layouts.add(self.pieces.layout_of.get(name, (-1, ())))
-        return self._group(family) if len(layouts) == 1 else None
+        return self.group(family) if len(layouts) == 1 else None
 
     def _lay_out_samples(self, family: Sequence[TensorMeta]) -> _Group | None:
         """Return chunks of the positions of several samples, whose rows lie apart in the whole; None where they do not
@@ -402,7 +425,7 @@ class _Tiling:
                 return None
             chosen = [akin[0] if one is None else one for one in chosen]
         full = [one for one in chosen if one is not None]
-        return self._group(full) if len(full) > 1 else None
+        return self.group(full) if len(full) > 1 else None
 
     def by_column(self, fitting: Sequence[TensorMeta]) -> _Group | None:
         """Columns of a fused layer in another order, each the only one of its values."""
@@ -432,7 +455,7 @@ class _Tiling:
         names = tuple(one.name for one in fitting if one.name in places)
         return _Group(names=names, axis=self.axis, places=tuple(places[name] for name in names))
 
-    def _group(self, family: Sequence[TensorMeta]) -> _Group:
+    def group(self, family: Sequence[TensorMeta]) -> _Group:
         starts = np.cumsum([0, *map(self._size, family)])
         return _Group(
             names=tuple(one.name for one in family), axis=self.axis,

@@ -437,9 +437,16 @@ CAUSES: Mapping[str, Cause] = {
             "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失："
             "在最大 {peak} 处该类型只能表示 {step} 的倍数，而其自身仅变化 {spread}",
         ),
+        instead={
+            "elements": Wording(
+                "all {elements} numbers are lost: at up to {peak} the type knows only multiples of {step}, and they"
+                " vary by {spread}",
+                "全部 {elements} 个数已丢失：在最大 {peak} 处该类型只能表示 {step} 的倍数，而其自身仅变化 {spread}",
+            )
+        },
         evidence={
-            "slices": _TEXT, "axis": _COUNT, "count": _COUNT, "all": _COUNT, "peak": _FIGURE, "step": _FIGURE,
-            "spread": _FIGURE,
+            "elements": _COUNT, "slices": _TEXT, "axis": _COUNT, "count": _COUNT, "all": _COUNT, "peak": _FIGURE,
+            "step": _FIGURE, "spread": _FIGURE,
         },
     ),
     "cancels": Cause(

@@ -83,6 +83,12 @@ ROWS: Mapping[str, Wording] = {
         "在最大 {peak:.4g} 处目标只能表示 {step:.3g} 的倍数，而其自身仅变化 {spread:.3g}",
         "Keep what makes them in a wider type, or give the difference from their mean, and add the mean afterwards.",
     ),
+    "whole_on_steps": Wording(
+        "all {elements} numbers are lost: at up to {peak:.4g} the target knows only multiples of {step:.3g}, and they"
+        " vary by {spread:.3g}",
+        "全部 {elements} 个数已丢失：在最大 {peak:.4g} 处目标只能表示 {step:.3g} 的倍数，而其自身仅变化 {spread:.3g}",
+        "Keep what makes them in a wider type, or give the difference from their mean, and add the mean afterwards.",
+    ),
     "decisions_turned": Wording(
         "{count} of {all} decisions turned; rounding turns about {predicted:.3g}",
         "{all} 个判定中有 {count} 个翻转；舍入约翻转 {predicted:.3g} 个", _DECIDED,

@@ -44,6 +44,9 @@ MORE = " more below."
 """How a sentence ends that says how many further culprits there are."""
 
 
+_LOST = frozenset({"slices_lost", "slices_on_steps", "whole_on_steps"})
+
+
 def lead_sentences(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
     named, decided = named_culprits(report), decision_sentence(report)
@@ -378,7 +381,7 @@ def _failing_sentences(report: Report) -> list[Text]:
     is_diffuse = explanation is not None and explanation.state == "diffuse"
     lost = [
         row for row in report.outputs
-        if row.status is Status.FAIL and as_reason(row.reason).code in {"slices_lost", "slices_on_steps"}
+        if row.status is Status.FAIL and as_reason(row.reason).code in _LOST
     ]  # fmt: skip
     if lost:  # what the user loses, before the tensor between that is out of tolerance first
         row, nobody = lost[0], _not_found_sentence(report)

@@ -16,6 +16,7 @@ from ..explain.operators import plain_type
 from ..explain.units import INTEGERS
 from ..inspector import find_real_precision
 from ..numbers.number_types import CONVERTS, PRECISIONS, QUANTISED, find_promise, number_type
+from ..numbers.slices import WHOLE
 from ..numbers.told import Repeats
 from ..reasons import Text, same
 from ..records import ModelFiles, Row, Side, Slices, Status
@@ -136,9 +137,11 @@ def _slice_line(row: Row, one: Slices) -> tuple[Cell, ...]:
     state = Text("lost", "已丢失") if one.lost else Text("told", "尚可分辨")
     share = format_percent(float(one.error) / float(one.size)) if one.size else "inf"
     figures = (one.error, one.size, one.spread, one.peak, one.largest)
+    which = Text(f"{ends} of {count(one.of)}", f"{count(one.of)} 个中的 {ends}")
+    whole = one.axis == WHOLE
     return (
-        linked_cell(row), Cell(text=same(str(one.axis)), right=True),
-        plain_cell(Text(f"{ends} of {count(one.of)}", f"{count(one.of)} 个中的 {ends}")),
+        linked_cell(row), Cell(text=same("" if whole else str(one.axis)), right=True),
+        plain_cell(Text("all", "全部") if whole else which),
         Cell(text=state, tone="bad" if one.lost else "muted"), Cell(text=same(share), right=True),
         *(Cell(text=same(format_figure(float(value))), right=True) for value in figures),
     )  # fmt: skip

@@ -7,6 +7,7 @@ its limit: an operator is to be judged by what it makes of finite inputs, not by
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,24 @@ def round_as_engine(entry: Entry, values: Array, constants: FileOperators) -> Ar
         return rounded_to(values, _dtype_of(entry.rounds_to))
     scale = entry.form.scale if entry.form is not None else None
     if scale is not None:
-        parts = _find_grid(scale, constants, values.ndim)
-        if parts is None:
-            return None
-        step, zero, low, high = parts
-        return ((_round_to_steps(values, step, zero, low, high) - zero) * step).astype(values.dtype)
+        return _round_to_codes(scale, values, constants)
+    if (held := _as_dequantised(entry, values, constants)) is not None:
+        return held
     dtype = _dtype_of(entry.meta.dtype)
     if dtype is None or np.dtype(dtype).kind not in "fV":
         return None
     return values if np.dtype(dtype) == values.dtype else rounded_to(values, dtype)
+
+
+def _round_to_codes(scale: Scale, values: Array, constants: FileOperators) -> Array | None:
+    grid = _find_grid(scale, constants, values.ndim)
+    return None if grid is None else ((grid.round(values) - grid.zero) * grid.step).astype(values.dtype)
+
+
+def _as_dequantised(entry: Entry, values: Array, constants: FileOperators) -> Array | None:
+    """Return the same of floats that codes were dequantised to, which hold no others; None elsewhere."""
+    by = entry.form.rounded_by if entry.form is not None and entry.form.scale is None else None
+    return None if by is None else _round_to_codes(by, values, constants)
 
 
 def write(entry: Entry, values: Array, memory: Array, constants: FileOperators, shown: Array) -> bool:
@@ -61,12 +71,13 @@ def write(entry: Entry, values: Array, memory: Array, constants: FileOperators, 
     if turned.shape != memory.shape:
         return False
     if form is not None and form.scale is not None:
-        parts = _find_grid(form.scale, constants, values.ndim, memory.dtype)
-        if parts is None:
+        grid = _find_grid(form.scale, constants, values.ndim, memory.dtype)
+        if grid is None:
             return False
-        step, zero, low, high = parts
-        steps = _round_to_steps(values, step, zero, low, high)
+        steps = grid.round(values)
         memory[...] = (steps.transpose(form.perm) if form.perm else steps).astype(memory.dtype)
+    elif memory.dtype.kind == "f" and (held := _as_dequantised(entry, values, constants)) is not None:
+        memory[...] = held.transpose(form.perm) if form is not None and form.perm else held
     elif memory.dtype.kind in "fV":
         if entry.rounds_to and memory.dtype == turned.dtype == np.float32:
             rounded_to(turned, _dtype_of(entry.rounds_to), memory)
@@ -87,32 +98,41 @@ def _dtype_of(name: str) -> Any:
         return None
 
 
-def _find_grid(
-    scale: Scale, constants: FileOperators, rank: int, dtype: Any = None
-) -> tuple[Array, Array, float, float] | None:
-    """Step, zero point, smallest and largest integer, shaped to the tensor; None where the scale is computed."""
+@dataclass(frozen=True)
+class _Grid:
+    """What codes stand for: (code - zero) * step, shaped to the tensor. dtype: of integers, or a float of 8 bits."""
+
+    step: Array
+    zero: Array
+    dtype: Any
+
+    def round(self, values: Array) -> Array:
+        """Return the nearest codes, as float64."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            steps = values.astype(np.float64) / self.step
+            if np.dtype(self.dtype).kind not in "iu":
+                return rounded_to(steps, self.dtype)
+            limits = np.iinfo(self.dtype)
+            codes: Array = np.clip(np.rint(steps) + self.zero, float(limits.min), float(limits.max))
+        return np.nan_to_num(codes, nan=0.0)
+
+
+def _find_grid(scale: Scale, constants: FileOperators, rank: int, dtype: Any = None) -> _Grid | None:
+    """None where the scale is computed."""
     step = constants.get(scale.scale)
     zero = constants.get(scale.zero_point) if scale.zero_point else None
     if step is None or (scale.zero_point and zero is None) or scale.block:
         return None
     kind = np.dtype(dtype if dtype is not None else (zero.dtype if zero is not None else np.uint8))
-    if kind.kind not in "iu":
+    if kind.kind not in "iu" and not kind.name.startswith("float8"):
         return None
-    limits = np.iinfo(kind)
     shape = [1] * rank
     if step.size > 1:
         shape[(scale.axis if scale.axis is not None else 1) % max(rank, 1)] = -1
     zeros = np.zeros(1, np.float64) if zero is None else zero.astype(np.float64)
-    return (
-        step.astype(np.float64).reshape(shape), zeros.reshape(shape if zeros.size > 1 else [1] * rank),
-        float(limits.min), float(limits.max),
+    return _Grid(
+        step.astype(np.float64).reshape(shape), zeros.reshape(shape if zeros.size > 1 else [1] * rank), kind
     )  # fmt: skip
-
-
-def _round_to_steps(values: Array, step: Array, zero: Array, low: float, high: float) -> Array:
-    with np.errstate(invalid="ignore", over="ignore"):
-        steps: Array = np.clip(np.rint(values.astype(np.float64) / step) + zero, low, high)
-    return np.nan_to_num(steps, nan=0.0)
 
 
 def _write_blocks(values: Array, memory: Array, shown: Array) -> bool:
