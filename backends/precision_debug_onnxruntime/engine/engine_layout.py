@@ -36,7 +36,8 @@ def round_as_engine(entry: Entry, values: Array, constants: FileOperators) -> Ar
         return rounded_to(values, _dtype_of(entry.rounds_to))
     scale = entry.form.scale if entry.form is not None else None
     if scale is not None:
-        return _round_to_codes(scale, values, constants)
+        grid = _find_grid(scale, constants, values.ndim)
+        return None if grid is None else grid.held(values)
     if (held := _as_dequantised(entry, values, constants)) is not None:
         return held
     dtype = _dtype_of(entry.meta.dtype)
@@ -45,15 +46,12 @@ def round_as_engine(entry: Entry, values: Array, constants: FileOperators) -> Ar
     return values if np.dtype(dtype) == values.dtype else rounded_to(values, dtype)
 
 
-def _round_to_codes(scale: Scale, values: Array, constants: FileOperators) -> Array | None:
-    grid = _find_grid(scale, constants, values.ndim)
-    return None if grid is None else ((grid.round(values) - grid.zero) * grid.step).astype(values.dtype)
-
-
 def _as_dequantised(entry: Entry, values: Array, constants: FileOperators) -> Array | None:
-    """Return the same of floats that codes were dequantised to, which hold no others; None elsewhere."""
+    """Return the same of floats that codes of float8 were dequantised to, which hold no others; None elsewhere. Of
+    integers the codes themselves are the tensor, and floats behind them what an engine makes of it once more."""
     by = entry.form.rounded_by if entry.form is not None and entry.form.scale is None else None
-    return None if by is None else _round_to_codes(by, values, constants)
+    grid = None if by is None else _find_grid(by, constants, values.ndim)
+    return None if grid is None or grid.dtype.kind in "iu" else grid.held(values)
 
 
 def write(entry: Entry, values: Array, memory: Array, constants: FileOperators, shown: Array) -> bool:
@@ -110,11 +108,15 @@ class _Grid:
         """Return the nearest codes, as float64."""
         with np.errstate(invalid="ignore", over="ignore"):
             steps = values.astype(np.float64) / self.step
-            if np.dtype(self.dtype).kind not in "iu":
+            if self.dtype.kind not in "iu":
                 return rounded_to(steps, self.dtype)
             limits = np.iinfo(self.dtype)
             codes: Array = np.clip(np.rint(steps) + self.zero, float(limits.min), float(limits.max))
         return np.nan_to_num(codes, nan=0.0)
+
+    def held(self, values: Array) -> Array:
+        """Return what these stand for, in the values' own type."""
+        return ((self.round(values) - self.zero) * self.step).astype(values.dtype)
 
 
 def _find_grid(scale: Scale, constants: FileOperators, rank: int, dtype: Any = None) -> _Grid | None:
