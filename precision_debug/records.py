@@ -10,6 +10,7 @@ from typing import Any
 
 from .callsite import CallSite
 from .reasons import NOTHING, Reason, ReasonOrText, say
+from .reasons.ways import NO_WAY, Way, way
 from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
     "Tolerance",
 ]  # fmt: skip
 
-UNFUSED = "unfused"
+UNFUSED = way("unfused")
 """The view of a tensor that the engine computes inside a fused layer: it was seen in a further run, in which it is not
 fused and which gives the same in front of it and behind it. The engine's own run has no such tensor to put another
 value into, so that no explanation takes it for an operator's result."""
@@ -146,7 +147,7 @@ class TensorMeta:
     shape: tuple[int | str, ...] | None = None
     inputs: tuple[str, ...] = ()
     origin: str = ""
-    view: str = ""
+    view: Way = NO_WAY
     unseen: Reason = NOTHING
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -592,8 +593,8 @@ class Row:
     node: str = ""
     target_name: str = ""
     target_op_type: str = ""
-    paired_by: str = ""
-    view: str = ""
+    paired_by: Way = NO_WAY
+    view: Way = NO_WAY
     is_output: bool = False
     comparison: Comparison | None = None
     base: TensorStats | None = None

@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import precision_debug
 from precision_debug import AssertClose, SaveBaseline, registry
 from precision_debug.codec import decode, encode
 from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, fill_template, say
 from precision_debug.reasons.causes import CAUSES, WORDINGS
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.reasons.rows import ROWS
+from precision_debug.reasons.ways import WAYS, explain_way, way
 from precision_debug.reasons.what_to_do import WHAT_TO_DO
 from precision_debug.records import Row, Status
 from precision_debug.report.layout import list_columns, list_columns_for_people
@@ -280,3 +282,37 @@ class _Once(int):
 
 _NEVER_ONE = {"polygraphy_outputs", "polygraphy_others", "why_born", "casts_kept", "many_ways"}
 """What is said of several alone, or where the number is a name or a size."""
+
+
+def _fill_way(template: str) -> str:
+    words = {"name": "q, k", "shape": "[1, 3]", "type": "bfloat16", "number": "1.2e-07"}
+    args = {one: words.get(one, "3") for one in re.findall(r"{([a-z]+)}", template)}
+    return way(template, **{one: "exact" if one in ("how", "more") else value for one, value in args.items()})
+
+
+@pytest.mark.parametrize("template", WAYS)
+def test_a_way_is_known_again_by_its_own_words(template: str) -> None:
+    text = _fill_way(template)
+    zh = explain_way(text).zh
+    assert not re.search("[A-Za-z]", re.sub(r"q, k|bfloat16|float32|rank|1.2e-07", "", zh)), zh
+    for behind in ("{how}; inputs agree, the output does not", "{how}, confidence {number}"):
+        assert zh in explain_way(way(behind, how=text, number="0.9876")).zh
+    assert sorted(re.findall(r"{[a-z]+}", template)) == sorted(re.findall(r"{[a-z]+}", WAYS[template]))
+
+
+def test_only_what_has_its_chinese_is_a_way() -> None:
+    """mypy takes nothing else for one; what would pass it by is looked for here: a text that is called one, and a
+    template that no test may ever come to."""
+    with pytest.raises(KeyError):
+        way("by magic")
+    assert explain_way("by magic").zh == "by magic"
+    root = Path(precision_debug.__file__).parents[1]
+    files = [path for folder in ("precision_debug", "backends") for path in (root / folder).rglob("*.py")]
+    texts = {path.relative_to(root).as_posix(): path.read_text() for path in files}
+    assert [path for path, text in texts.items() if re.search(r"\b(Way|WAYS)[(\[]", text)] == [
+        "precision_debug/reasons/ways.py"
+    ]
+    readers = [path for path, text in texts.items() if "read_way(" in text]
+    assert sorted(readers) == ["precision_debug/reasons/ways.py", "precision_debug/report/from_journal.py"]
+    asked = {one for text in texts.values() for one in re.findall(r'\bway\(\s*"([^"]*)"', text)}
+    assert asked - WAYS.keys() == set()

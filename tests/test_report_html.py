@@ -18,11 +18,12 @@ from approval import holds_approved
 from report_factory import make_comparison, make_report, make_row
 
 from precision_debug.reasons import Reason
+from precision_debug.reasons.ways import explain_way
 from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.md import ROWS_SHOWN
 from precision_debug.report.layout import TWO_LANGUAGES, list_columns
-from precision_debug.report.words import explain_reason, explain_way
+from precision_debug.report.words import explain_reason
 from precision_debug.safety.untrusted import make_visible
 
 NASTY = [

@@ -13,6 +13,7 @@ from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
+from precision_debug.reasons.ways import NO_WAY, way
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from .engine.graph import BODIES, Graph, Value
@@ -223,7 +224,7 @@ def _list_tensors(
         TensorMeta(
             name=value.name, op_type=value.op_type, node=_name_node(graph, value), dtype=value.dtype, shape=value.shape,
             inputs=tuple(graph.values[one].name for one in value.reads), is_output=value.index in ends,
-            view="dequantised" if value.name in real else "", own=value.name in own,
+            view=way("dequantised") if value.name in real else NO_WAY, own=value.name in own,
             unseen=say("no_values", dtype=value.dtype) if value.hidden else NOTHING,
             extra={"Kernel": kernels[value.index]} if value.index in kernels else {},
         )

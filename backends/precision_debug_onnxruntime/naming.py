@@ -15,6 +15,7 @@ from typing import Any
 
 from precision_debug.numbers.number_types import BEFORE_ROUNDING
 from precision_debug.onnx.graph import Scope, iterate_scopes
+from precision_debug.reasons.ways import NO_WAY, Way, way
 
 from .engine.same_tensor import NCHWC, Edge, Form, find_edges, is_carrier
 from .engine.source_tensors import Known, spellings
@@ -45,7 +46,7 @@ class Holding:
     form: Form
     root: str = ""
     same_as: str = ""
-    before: str = ""
+    before: Way = NO_WAY
     repeats: str = ""
     constant: bool = False
 
@@ -284,8 +285,8 @@ def _assign_one(
             else:
                 own = _find_own_output(edge, source, known) if edge.root in {item[0] for item in found} else ""
                 other = own if own and own != source and own not in places else ""
-                how = "before quantisation" if chosen[1].code else BEFORE_ROUNDING
-                yield name, Holding(origin=other, form=form, root=edge.root, before="" if other else how)
+                how = way("before quantisation") if chosen[1].code else BEFORE_ROUNDING
+                yield name, Holding(origin=other, form=form, root=edge.root, before=NO_WAY if other else how)
 
 
 def _find_own_output(edge: Edge, source: str, known: Known) -> str:

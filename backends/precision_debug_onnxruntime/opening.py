@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from precision_debug.numbers.number_types import BEHIND_FLOAT32
 from precision_debug.onnx.graph import iterate_values
 from precision_debug.onnx.model import Model, may_threads_read
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
+from precision_debug.reasons.ways import way
 from precision_debug.records import SessionSpec
 from precision_debug.report.sections import find_processor
 
@@ -157,7 +157,9 @@ def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
     ):
         return entry
     kept = entry.meta.op_type in blocked.ops or entry.meta.node in blocked.nodes
-    view = f"rounded to {to}" + (BEHIND_FLOAT32 if kept or blocked.covers_scope(entry.value.scope) else "")
+    view = way("rounded to {type} behind float32", type=to) if (
+        kept or blocked.covers_scope(entry.value.scope)
+    ) else way("rounded to {type}", type=to)
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view), rounds_to=to)
 
 

@@ -15,6 +15,7 @@ from precision_debug.observe.unfused import Values
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
+from precision_debug.reasons.ways import way
 from precision_debug.records import UNFUSED, Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
@@ -55,7 +56,7 @@ def _note_precision(
 
 
 def _to_real_numbers(entry: Entry) -> Entry:
-    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view="dequantised"))
+    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=way("dequantised")))
 
 
 class OpenVinoSession:

@@ -12,6 +12,7 @@ from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebu
 from precision_debug.feeds.training_step import choose_loss_scale, tell_memory
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason, suggest_nearest
+from precision_debug.reasons.ways import NO_WAY, Way, way
 from precision_debug.records import SessionSpec
 from precision_debug.settings import get_passed
 from precision_debug.settings.setting import FORWARD
@@ -222,11 +223,11 @@ def _wants(recipe: Recipe) -> str:
     return recipe.precision if recipe.precision in ("float16", "bfloat16") else ""
 
 
-def _view(recipe: Recipe) -> str:
+def _view(recipe: Recipe) -> Way:
     """Return how a fetched value is made of the engine's own."""
     if not recipe.onednn:
-        return "cast" if recipe.precision != "float32" else ""
-    return "unblocked" if recipe.precision == "float32" else "dequantised, unblocked"
+        return way("cast") if recipe.precision != "float32" else NO_WAY
+    return way("unblocked") if recipe.precision == "float32" else way("dequantised, unblocked")
 
 
 def _make_quantised_check(model: Model) -> Callable[[Trace], None]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from precision_debug.protocols import Matches
 from precision_debug.reasons import Reason
+from precision_debug.reasons.ways import Way, way
 from precision_debug.records import TensorMeta
 
 from .reasons import say
@@ -36,12 +37,12 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
     if not calls:
         return None
     by_name = {meta.name: meta for meta in baseline}
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, Way]] = {}
     refused: dict[str, Reason] = {}
     for meta in target:
         base = by_name.get(meta.name) or _find_counterpart(meta.name, calls, baseline, by_name)
         if base is not None and len(base.shape or ()) == len(meta.shape or ()):
-            found[meta.name] = (base.name, "exact" if base.name == meta.name else "graph metadata")
+            found[meta.name] = (base.name, way("exact") if base.name == meta.name else way("graph metadata"))
         else:
             refused[meta.name] = say("inside_kernel")
     return Matches(found=found, refused=refused)

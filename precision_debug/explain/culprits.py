@@ -14,12 +14,12 @@ from .casts import is_within_one_cast
 from .causes import find_cause
 from .criteria import DROP, FAR, HALF, LEAST_PART, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
-from .files import differs_beside_rounding
+from .files import find_file_difference
 from .grid import find_outlier
 from .introduced import MASK, Alone, may_be_handed_nan
 from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
 from .operators import BODIES, MOVE, SELECT, plain_type
-from .subject import Subject
+from .subject import Subject, find_narrowed_constants
 from .units import BEYOND, LOOK, MOST, NARROW, is_suspicious, largest_of, smallest_of
 
 __all__ = [
@@ -187,12 +187,21 @@ def find_suspicious_sinks(subject: Subject, sinks: Sequence[Sink], expected: Map
     known."""
     at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
     # what few bits lose hides a wrong weight or setting, which the two files show whatever its size
-    other = any(differs_beside_rounding(subject, name) for name in subject.row_of)
+    other = any(_differs_beside_rounding(subject, name) for name in subject.row_of)
     return frozenset(
         sink.name for sink in sinks
         if other or sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
         or (sink.squared and is_suspicious(sink.rel_l2, at[sink.name], expected.get(sink.name)))
     )  # fmt: skip
+
+
+def _differs_beside_rounding(subject: Subject, name: str) -> bool:
+    """Return whether the files show that an operator is another one, whatever it comes to beside what the target's
+    fewer bits lose: of weights in few bits all that they differ by otherwise, of constants stored in a narrower float a
+    number that is neither of the two of that type about the baseline's."""
+    if subject.weights_alone:
+        return bool(find_file_difference(subject, name))
+    return find_narrowed_constants(subject, name)[1]
 
 
 def list_candidates(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
@@ -288,7 +297,7 @@ def _rank_culprits(
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
         some = name in together or (far and _leads(sink, name, effects))
         enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
-        certain = differs_beside_rounding(subject, name)  # told by the files, whatever its share
+        certain = _differs_beside_rounding(subject, name)  # told by the files, whatever its share
         if sink.name not in looked or not (poisons or certain or share >= enough or name in few):
             continue
         if subject.same_steps and not far and not poisons:

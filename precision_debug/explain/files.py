@@ -21,12 +21,11 @@ from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .introduced import Alone
 from .operators import MOVE, plain_type
-from .subject import Subject, find_narrowed_constants
+from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, measure_left_when
 from .units import BEYOND, NARROW, unit_of
 
 __all__ = [
-    "differs_beside_rounding",
     "find_file_difference",
     "find_narrower_constants",
     "find_other_operator",
@@ -98,15 +97,6 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             return difference
     around = (_compare_enclosing_operators(baseline, target, mine, theirs) for _, _, _, mine, theirs in parts)
     return next((found for found in around if found), {}) or (_find_left_out(subject, case) if case is not None else {})
-
-
-def differs_beside_rounding(subject: Subject, name: str) -> bool:
-    """Return whether the files show that an operator is another one, whatever it comes to beside what the target's
-    fewer bits lose: of weights in few bits all that they differ by otherwise, of constants stored in a narrower float a
-    number that is neither of the two of that type about the baseline's."""
-    if subject.weights_alone:
-        return bool(find_file_difference(subject, name))
-    return find_narrowed_constants(subject, name)[1]
 
 
 def _find_left_out(subject: Subject, case: Case) -> Evidence:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..reasons.ways import way
+
 __all__ = [
     "BEFORE_ROUNDING",
     "BEHIND_FLOAT32",
@@ -114,7 +116,7 @@ def number_type(name: str) -> NumberType | None:
 # Whoever has to know a mode's precision asks here with that word. The letters of a mode's name decide nothing: they are
 # for people, and another backend may call float16 "half".
 
-BEFORE_ROUNDING = "before rounding"
+BEFORE_ROUNDING = way("before rounding")
 """The view of an operator's result in float32, where another tensor is the same, rounded to a narrow type."""
 
 BEHIND_FLOAT32 = " behind float32"

@@ -26,6 +26,7 @@ from ..pairing.align import Alignment, Pair, strip_iteration
 from ..pairing.packed import find_packed_parts
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
+from ..reasons.ways import NO_WAY, Way, way
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from ..settings.options import check_tolerance
 from .lockstep import Meeting
@@ -337,7 +338,7 @@ class CheckTarget:
         elif self._added(looped, key[len(looped) :], value):
             return
         pair = self._alignment.partner(key) if self._alignment is not None else None
-        base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
+        base_name, how = (pair.base.name, pair.how) if pair is not None else (key, way("exact"))
         rival = self._alignment.rivals.get(key) if self._alignment is not None else None
         known = self._alignment is None or pair is not None
         base = self.baseline.store.get(base_name) if known and rival is None else None
@@ -417,7 +418,7 @@ class CheckTarget:
             )
         )  # fmt: skip
 
-    def _row_of(self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None) -> Row:
+    def _row_of(self, op_type: str, key: str, base_name: str, how: Way, pair: Pair | None) -> Row:
         """Of a pair, without numbers."""
         return Row(
             index=len(self._rows),
@@ -427,7 +428,7 @@ class CheckTarget:
             target_name=key,
             target_op_type=op_type,
             paired_by=how,
-            view=pair.target.view if pair is not None else "",
+            view=pair.target.view if pair is not None else NO_WAY,
         )
 
     def _sliced(

@@ -20,6 +20,7 @@ from typing import Any
 from ..errors import MarkError
 from ..protocols import Matches
 from ..reasons import Reason, say
+from ..reasons.ways import NO_WAY, Way, way
 from ..records import TensorMeta
 from .isomorphic import pair_isomorphic
 
@@ -81,7 +82,7 @@ class Pair:
 
     base: TensorMeta
     target: TensorMeta
-    how: str
+    how: Way
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class Alignment:
 
     @classmethod
     def of(
-        cls, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], pairs: Mapping[str, tuple[str, str]],
+        cls, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], pairs: Mapping[str, tuple[str, Way]],
         **rest: Any,
     ) -> Alignment:  # fmt: skip
         """Return what was decided before, by name: target name to (baseline name, how); of tensors that both lists
@@ -144,7 +145,7 @@ def align(
     matches: Matches | None = None,
     *,
     two_files: bool = False,
-    recut: Mapping[str, tuple[str, str]] | None = None,
+    recut: Mapping[str, tuple[str, Way]] | None = None,
 ) -> Alignment:
     """Pair two sessions' tensors by name.
 
@@ -187,7 +188,7 @@ class _Pairing:
         self.rivals: dict[str, str] = {}
         self.taken: dict[str, str] = {}
 
-    def claim(self, meta: TensorMeta, base: TensorMeta | None, how: str = "") -> None:
+    def claim(self, meta: TensorMeta, base: TensorMeta | None, how: Way = NO_WAY) -> None:
         """how: "" tells "exact" from "graph metadata" by the names."""
         if base is None or meta.name in self.pairs:
             return
@@ -195,7 +196,7 @@ class _Pairing:
             self.rivals.setdefault(meta.name, self.taken[base.name])
             return
         self.taken[base.name] = meta.name
-        how = how or ("exact" if base.name == meta.name else "graph metadata")
+        how = how or (way("exact") if base.name == meta.name else way("graph metadata"))
         self.pairs[meta.name] = Pair(base=base, target=meta, how=how)
 
     def by_rename_map(self, renames: Mapping[str, str]) -> None:
@@ -207,18 +208,18 @@ class _Pairing:
                 raise MarkError(f"the rename map names '{name}', which the {side} does not have", where="--rename")
         for meta in self.target:
             if meta.name in renames:
-                self.claim(meta, self.by_name[renames[meta.name]], "rename map")
+                self.claim(meta, self.by_name[renames[meta.name]], way("rename map"))
 
-    def by_recut(self, recut: Mapping[str, tuple[str, str]]) -> None:
+    def by_recut(self, recut: Mapping[str, tuple[str, Way]]) -> None:
         """By what was put together from pieces, or cut out of a whole."""
         for meta in self.target:
-            base_name, how = recut.get(meta.name, ("", ""))
+            base_name, how = recut.get(meta.name, ("", NO_WAY))
             self.claim(meta, self.by_name.get(base_name), how)
 
     def by_matches(self, matches: Matches) -> Alignment:
         """Pair by what the values, or a backend, decided: nothing else is asked then."""
         for meta in self.target:
-            base_name, how = matches.found.get(meta.origin or meta.name, ("", ""))
+            base_name, how = matches.found.get(meta.origin or meta.name, ("", NO_WAY))
             self.claim(meta, self.by_name.get(base_name), how)
         refused = {meta.name: text for meta in self.target if (text := matches.refused.get(meta.origin or meta.name))}
         return self.alignment(refused=refused, missing=matches.missing)
@@ -257,7 +258,7 @@ class _Pairing:
             base = clamped.get(base.name, base)
             made = fits(base.op_type, meta.op_type) or is_clamp(base.op_type)  # whose work the zero point does
             if made and meta.name not in read and not meta.is_output:
-                self.claim(min(rounded, key=lambda one: bool(one.view)), base, "graph metadata")
+                self.claim(min(rounded, key=lambda one: bool(one.view)), base, way("graph metadata"))
 
     def by_equal_name(self) -> list[tuple[TensorMeta, TensorMeta]]:
         """Those whose names are equal though the one's producer cannot have made the other are returned,
@@ -275,21 +276,21 @@ class _Pairing:
         """By the name without what a quantiser appends."""
         for meta, name in _list_quantised_forms(self.baseline, self.target):
             if meta.name not in self.pairs and not _is_raw_integers(meta, self.by_name.get(name)):
-                self.claim(meta, self.by_name.get(name), "graph metadata")
+                self.claim(meta, self.by_name.get(name), way("graph metadata"))
 
     def by_last_output(self) -> None:
         """By being the only output without a partner on either side, where both are of one shape and type."""
         base = [meta for meta in self.baseline if meta.is_output and meta.name not in self.taken]
         ours = [meta for meta in self.target if meta.is_output and meta.name not in self.pairs]
         if len(base) == len(ours) == 1 and (base[0].shape, base[0].dtype) == (ours[0].shape, ours[0].dtype):
-            self.claim(ours[0], base[0], "outputs of the model, the only ones of this shape and type")
+            self.claim(ours[0], base[0], way("outputs of the model, the only ones of this shape and type"))
 
     def by_computation(self) -> None:
         """Of two files that are one graph but for names: by what computes each tensor."""
         known = {name: pair.base.name for name, pair in self.pairs.items()}
         here_of = {meta.name: meta for meta in reversed(self.target)}  # of several of one name the first
         for name, there in pair_isomorphic(self.baseline, self.target, known).items():
-            self.claim(here_of[name], self.by_name[there], "graph neighbours")
+            self.claim(here_of[name], self.by_name[there], way("graph neighbours"))
 
     def past_dropped_clamps(self, strangers: Sequence[tuple[TensorMeta, TensorMeta]]) -> Alignment:
         """A quantiser that drops a clamp leaves its name to what the clamp read; any other stranger is
@@ -298,7 +299,7 @@ class _Pairing:
         for meta, base in strangers:
             before = self.by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None
             if before is not None and fits(before.op_type, meta.op_type):
-                self.claim(meta, before, "graph metadata")
+                self.claim(meta, before, way("graph metadata"))
             refused[meta.name] = say("baseline_made_by", there=base.op_type, here=meta.op_type)
             missing[base.name] = say("target_made_by", there=meta.op_type, here=base.op_type)
         return self.alignment(

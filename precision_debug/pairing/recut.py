@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..reasons.ways import Way, way
 from ..records import TensorMeta
 
 __all__ = ["Joined", "Listing", "Part", "Recut", "find_recut", "may_be_recut"]
@@ -82,7 +83,7 @@ class Recut:
 
     base: tuple[Joined | Part, ...] = ()
     target: tuple[Joined | Part, ...] = ()
-    pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    pairs: Mapping[str, tuple[str, Way]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
@@ -566,18 +567,18 @@ def _measure_apart(one: Array, other: Array) -> float:
 
 def _show(
     meta: TensorMeta, group: _Group, whole: _Side, pieces: _Side, *, swapped: bool
-) -> tuple[tuple[tuple[Joined | Part, ...], tuple[Joined | Part, ...]], dict[str, tuple[str, str]]]:
+) -> tuple[tuple[tuple[Joined | Part, ...], tuple[Joined | Part, ...]], dict[str, tuple[str, Way]]]:
     """Return what the whole's and the pieces' sides show otherwise, and the pairs. swapped: the whole is the
     target's."""
 
-    def pair(one: str, other: str, how: str) -> tuple[str, tuple[str, str]]:
+    def pair(one: str, other: str, how: Way) -> tuple[str, tuple[str, Way]]:
         return (one, (other, how)) if swapped else (other, (one, how))
 
     shape = whole.values[meta.name].shape
     if group.cut:
         name, large = group.names[0], pieces.values[group.names[0]].shape
         cut = Part(name=name, source=name, where=group.cut, shape=shape, whole=large)
-        text = f"without the padding of {[*large]}"
+        text = way("without the padding of {shape}", shape=[*large])
         return ((), (cut,)), dict([pair(meta.name, name, text)])
     sizes = tuple(len(place) for place in group.places)
     contiguous = all(place[-1] - place[0] + 1 == len(place) for place in group.places)
@@ -585,10 +586,12 @@ def _show(
     if (contiguous and group.axis < len(shape) - 1) or len(stems) == 1:
         order = () if contiguous else tuple(np.argsort(np.concatenate(group.places)).tolist())
         joined = Joined(sources=group.names, axis=group.axis, sizes=sizes, shape=shape, order=order)
-        text = f"{len(sizes)} chunks along axis {group.axis}" + ("" if contiguous else ", of each sample")
+        told = {"count": len(sizes), "axis": group.axis}
+        of_each = "{count} chunks along axis {axis}, of each sample"
+        text = way("{count} chunks along axis {axis}", **told) if contiguous else way(of_each, **told)
         return ((), (joined,)), dict([pair(meta.name, joined.name, text)])
     parts: list[Part] = []
-    pairs: dict[str, tuple[str, str]] = {}
+    pairs: dict[str, tuple[str, Way]] = {}
     for number, (name, place) in enumerate(zip(group.names, group.places, strict=True), 1):
         index = slice(int(place[0]), int(place[-1]) + 1) if contiguous else place
         where: Index = (*(slice(0, size) for size in shape[: group.axis]), index)
@@ -597,7 +600,10 @@ def _show(
         part = Part(name=name if free else f"{meta.name}[part {number}]", source=meta.name, where=where, shape=size,
                     whole=shape)  # fmt: skip
         parts.append(part)
-        lies = f"{place[0]} to {place[-1]}" if contiguous else "in another order"
-        text = f"part {number} of {len(sizes)} of {meta.name}: axis {group.axis}, {lies}"
+        lies: dict[str, Any] = {"number": number, "count": len(sizes), "name": meta.name, "axis": group.axis}
+        ends = {"first": place[0], "last": place[-1]}
+        turned = "part {number} of {count} of {name}: axis {axis}, in another order"
+        in_order = "part {number} of {count} of {name}: axis {axis}, {first} to {last}"
+        text = way(in_order, **lies, **ends) if contiguous else way(turned, **lies)
         pairs.update([pair(part.name, name, text)])
     return ((tuple(parts), ()), pairs)

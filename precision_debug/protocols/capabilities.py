@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import BackendUnavailable
 from ..reasons import Catalogue, Reason, say
+from ..reasons.ways import Way
 from ..records import Availability, InputMeta, RunMode, SessionSpec
 from ..settings import Setting
 from .session import Session
@@ -240,7 +241,7 @@ class Matches:
     notes: what a reader must know of the two graphs.
     """
 
-    found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    found: Mapping[str, tuple[str, Way]] = field(default_factory=dict)
     refused: Mapping[str, Reason] = field(default_factory=dict)
     missing: Mapping[str, Reason] = field(default_factory=dict)
     notes: tuple[Reason, ...] = ()

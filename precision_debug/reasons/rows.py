@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .reason import Wording
 
-__all__ = ["ROWS", "WAYS"]
+__all__ = ["ROWS"]
 
 _SHAPES = "Check dynamic dimensions, layouts and the export before the precision."
 _NUMBERS = "Check the row's Error Growth: above 1, the operator itself lost the precision."
@@ -194,50 +194,3 @@ ROWS: Mapping[str, Wording] = {
     ),
     "failed": Wording("{detail}", "{detail}", "Read the engine's message."),
 }  # fmt: skip
-
-WAYS: tuple[tuple[str, str], ...] = (
-    # how two tensors were paired
-    ("exact", "名称一致"),
-    ("rename map", "重命名表"),
-    ("graph metadata", "图元数据"),
-    ("before quantisation", "量化之前"),
-    ("before rounding", "舍入之前"),
-    ("fingerprint and module", "数值指纹与模块"),
-    ("fingerprint, and both are outputs of the model", "数值指纹，且两者都是模型的输出"),
-    ("fingerprint, and both are the model's output", "数值指纹，且两者都是模型的输出"),
-    ("fingerprint", "数值指纹"),
-    ("(.+); among copies by the order that both graphs force", r"{0}；相同副本之间按两侧图所决定的次序"),
-    ("the same values", "数值相同"),
-    ("the same values in most places", "大多数位置数值相同"),
-    ("graph neighbours", "图中相邻张量"),
-    ("graph neighbours, and (.+)", r"图中相邻张量，且{0}"),
-    ("graph neighbours: with the baseline's value in its place what follows agrees",
-     "图中相邻张量：代入基线的值后，其后的张量一致"),
-    ("graph neighbours: the same family of operator, inputs and shape", "图中相邻张量：同类算子，输入与形状相同"),
-    ("graph neighbours: what the layer of the same name hands on", "图中相邻张量：同名层所传出的张量"),
-    ("graph neighbours: the only one of its family and shape in the layer of the same name",
-     "图中相邻张量：同名层中同类同形状的唯一张量"),
-    ("outputs of the model, by name", "模型的输出，按名称"),
-    (r"outputs of the model, by position \(([0-9]+) of ([0-9]+)\), shape and type",
-     r"模型的输出，按位置（{1} 个中的第 {0} 个）、形状与类型"),
-    ("outputs of the model, the only ones of this shape and type", "模型的输出，且只有它们是该形状与类型"),
-    ("(.+); inputs agree, the output does not", r"{0}；输入一致，输出不一致"),
-    ("(.+), confidence ([0-9.e+-]+)", r"{0}，置信度 {1}"),
-    ("(.+), relative distance ([0-9.e+-]+)", r"{0}，相对距离 {1}"),
-    ("without the padding of (.+)", r"去掉填充后（{0}）"),
-    ("([0-9]+) chunks along axis ([0-9]+)", r"沿第 {1} 轴的 {0} 块"),
-    ("([0-9]+) chunks along axis ([0-9]+), of each sample", r"每个样本沿第 {1} 轴的 {0} 块"),
-    ("part ([0-9]+) of ([0-9]+) of (.+): axis ([0-9]+), in another order",
-     r"{2} 的 {1} 部分中的第 {0} 部分：第 {3} 轴，次序不同"),
-    ("part ([0-9]+) of ([0-9]+) of (.+): axis ([0-9]+), ([0-9]+) to ([0-9]+)",
-     r"{2} 的 {1} 部分中的第 {0} 部分：第 {3} 轴，{4} 至 {5}"),
-    ("name", "名称"), ("value", "数值"), ("name and value", "名称与数值"), ("position and value", "位置与数值"),
-    ("one of equal copies", "相同副本之一"),
-    # how a value was taken from the engine's
-    ("dequantised", "反量化"), ("unblocked", "还原布局"), ("dequantised, unblocked", "反量化，还原布局"),
-    ("transposed", "转置"), ("cast", "类型转换"), ("unfused", "融合层内"),
-    ("rounded to ([a-z0-9_]+)", r"舍入到 {0}"),
-    ("rounded to ([a-z0-9_]+) behind float32", r"舍入到 {0}（其后为 float32）"),
-)  # fmt: skip
-"""How a row's two tensors were paired, and how a value was taken from the engine's: patterns of the English, which a
-file keeps, and the Chinese."""

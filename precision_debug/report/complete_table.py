@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..pairing.align import Alignment, Pair, strip_iteration
 from ..reasons import NOTHING, Reason, as_reason, say
+from ..reasons.ways import NO_WAY
 from ..records import Row, Status, TensorMeta, TensorStats
 from .values import is_newly_broken
 
@@ -99,7 +100,7 @@ class _Table:
         return Row(
             index=0, op_type=meta.op_type, name=meta.name, status=status, reason=reason, base=stats,
             target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",
-            paired_by=pair.how if pair else "",
+            paired_by=pair.how if pair else NO_WAY,
         )  # fmt: skip
 
     def of_iterations(self) -> Iterator[Placed]:

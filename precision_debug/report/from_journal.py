@@ -18,6 +18,7 @@ from ..numbers.told import Portrait
 from ..observe.sample_columns import ITERATIONS
 from ..pairing.align import Alignment, strip_iteration
 from ..reasons import Reason, say
+from ..reasons.ways import read_way
 from ..records import (
     Comparison,
     Introduced,
@@ -167,8 +168,9 @@ class _ReportState:
         if not self.ended and not self.failure:
             self.failure = "the run ended early for an unknown reason"
         paired = self.paired
+        pairs = {name: (base, read_way(how)) for name, (base, how) in paired.pairs.items()}
         alignment = Alignment.of(
-            self.tensors["baseline"], self.tensors["target"], paired.pairs, rivals=paired.rivals,
+            self.tensors["baseline"], self.tensors["target"], pairs, rivals=paired.rivals,
             refused=paired.refused, missing={**self._left_out_step(), **paired.missing},
         )  # fmt: skip
         if self.selected is not None:

@@ -10,11 +10,12 @@ from ..claims import JudgedReport
 from ..errors import OutputError
 from ..observe.sample_columns import ITERATIONS, SAMPLES, WORST_AT, WORST_ITERATION, WORST_SAMPLES
 from ..reasons import Text
+from ..reasons.ways import explain_way
 from ..records import Row, Status, Tolerance
 from .columns import COLUMNS as _KNOWN
 from .columns import REPEATED, Column, make_column
 from .values import Get, get_extra, get_metric
-from .words import explain_reason, explain_way
+from .words import explain_reason
 
 if TYPE_CHECKING:
     import pandas

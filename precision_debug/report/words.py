@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 
 from .. import registry
-from ..reasons import CORE, Plain, Reason, Text, Wording, fill_template, same, split
-from ..reasons.rows import WAYS
+from ..reasons import CORE, Plain, Reason, Text, Wording, fill_template, split
 from ..records import Row
 from ..registry import find_wording, reasons_of
 from .columns import Column
@@ -21,7 +20,6 @@ __all__ = [
     "code_text",
     "count",
     "explain_reason",
-    "explain_way",
     "fit_width",
     "format_count",
     "format_duration",
@@ -72,16 +70,6 @@ def wording_text(known: Wording, args: Mapping[str, Plain], lang: str) -> str | 
 def explain_reason(reason: str) -> Text:
     """Return a reason in both languages."""
     return Text(str(reason), reason_text(reason, "zh"))
-
-
-@functools.lru_cache(maxsize=4096)
-def explain_way(text: str) -> Text:
-    """Return in both languages how tensors were paired, or a value was taken; in English what nobody knows."""
-    for pattern, zh in WAYS:
-        if (found := re.fullmatch(pattern, text)) is not None:
-            parts = (explain_way(part).zh for part in found.groups())
-            return Text(text, zh.format(*parts))
-    return same(text)
 
 
 def generalise(reason: str) -> Text:

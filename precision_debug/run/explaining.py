@@ -24,6 +24,7 @@ from ..onnx.model import read_model
 from ..onnx.removed_activations import Removed, map_wrongly_removed
 from ..protocols import Feeds, Hook, Operators, PutsKnown, Replace, Replacer, Session
 from ..reasons import Reason, say
+from ..reasons.ways import NO_WAY
 from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
 from ..search.fix import ToKeep
 from ..settings.options import parse_variants
@@ -349,7 +350,7 @@ def _make_subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResul
     outputs = {meta.name for meta in base.tensors if meta.is_output}
     inner = {meta.name for meta in target.tensors if meta.view == UNFUSED}
     targets = {
-        meta.name: dataclasses.replace(meta, unseen=say("not_called"), view="") if meta.name in inner else meta
+        meta.name: dataclasses.replace(meta, unseen=say("not_called"), view=NO_WAY) if meta.name in inner else meta
         for meta in target.tensors
     }
     return explain.Subject(

@@ -19,6 +19,7 @@ from ..pairing import marks
 from ..pairing.align import Alignment, align
 from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
+from ..reasons.ways import Way
 from ..records import RunSpec, TensorMeta
 from .answers import Answers
 from .content import digest_model
@@ -86,7 +87,7 @@ class PairedLists:
     renames: Mapping[str, str]
     matches: Matches | None = None
     two_files: bool = False
-    recut: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    recut: Mapping[str, tuple[str, Way]] = field(default_factory=dict)
 
     def align(self) -> Alignment:
         """Return the pairs of what both list by now; the journal is not told. Raises MarkError: see ``align``."""

@@ -12,6 +12,7 @@ from ..errors import InputError, PrecisionDebugError
 from ..pairing.arrangement import Arrangement, arrange, put_back
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
 from ..reasons import say
+from ..reasons.ways import way
 from ..records import Operator, TensorMeta
 
 __all__ = ["ArrangedSession", "CutSession"]
@@ -32,7 +33,7 @@ class ArrangedSession:
     @property
     def tensors(self) -> Sequence[TensorMeta]:
         return tuple(
-            dataclasses.replace(meta, shape=self._arranged[meta.name].result, view=meta.view or "transposed")
+            dataclasses.replace(meta, shape=self._arranged[meta.name].result, view=meta.view or way("transposed"))
             if meta.name in self._arranged else meta
             for meta in self._session.tensors
         )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from precision_debug.onnx.scales import Scale
 from precision_debug.onnx.types import numpy_dtype
 from precision_debug.reasons import NOTHING, Reason
+from precision_debug.reasons.ways import NO_WAY, Way, way
 
 from ..reasons import say
 from . import taps
@@ -35,7 +36,7 @@ class View:
     finish: what numpy does to the tapped array.
     """
 
-    label: str = ""
+    label: Way = NO_WAY
     unseen: Reason = NOTHING
     steps: tuple[Step, ...] = ()
     finish: Callable[[Any], Any] | None = None
@@ -71,9 +72,9 @@ def make_view(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int
     if form.perm is None or not _fits(info, form.perm, shape):
         return View(unseen=say("layout"))
     if form.scale is not None:
-        return View(label="dequantised", steps=(_dequantise(form.scale),), finish=_transpose(form.perm))
+        return View(label=way("dequantised"), steps=(_dequantise(form.scale),), finish=_transpose(form.perm))
     if info.elem in taps.types():
-        return View(label="transposed" if form.perm else "", finish=_transpose(form.perm))
+        return View(label=way("transposed") if form.perm else NO_WAY, finish=_transpose(form.perm))
     if info.elem not in _VIA:
         return View(unseen=say("no_cast", dtype=info.dtype))
     return View(steps=(_cast(_VIA[info.elem]),), finish=_narrow(info.elem, form.perm))
@@ -82,7 +83,7 @@ def make_view(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int
 def _undo_blocks(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> View:
     if channels is None or info.elem != _FLOAT:
         return View(unseen=say("blocks"))
-    return View(label="unblocked", steps=(_reorder(channels),), finish=_transpose(perm))
+    return View(label=way("unblocked"), steps=(_reorder(channels),), finish=_transpose(perm))
 
 
 def _fits(info: TypeInfo, perm: tuple[int, ...], shape: tuple[int | str, ...] | None) -> bool:

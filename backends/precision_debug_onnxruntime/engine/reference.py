@@ -16,6 +16,7 @@ from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer, Session
 from precision_debug.reasons import Plain, Reason, list_some
+from precision_debug.reasons.ways import way
 from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
 
 from ..reasons import say
@@ -80,7 +81,7 @@ class _ReferenceSession:
         self._shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
         self._real = RealNumbers.of(model)
         self._entries = [
-            dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view="dequantised"))
+            dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=way("dequantised")))
             if entry.value.scope.key == () and entry.value.name in self._real else entry
             for entry in list_of_source(proto, types, floats="float64")
         ]  # fmt: skip

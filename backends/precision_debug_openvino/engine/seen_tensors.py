@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.onnx.real_numbers import RealNumbers
+from precision_debug.reasons.ways import NO_WAY
 from precision_debug.records import UNFUSED, TensorMeta
 
 from ..isolate import fit_to_memory, round_as_held
@@ -120,7 +121,7 @@ class Shown:
                 unseen = entry.meta.unseen or say("not_entered")
                 after.setdefault(before, []).append(dataclasses.replace(entry.meta, unseen=unseen))
             elif entry.hidden:
-                after.setdefault(before, []).append(dataclasses.replace(entry.meta, unseen=entry.hidden, view=""))
+                after.setdefault(before, []).append(dataclasses.replace(entry.meta, unseen=entry.hidden, view=NO_WAY))
         yield from after.get("", ())
         for place, (name, meta) in enumerate(self._order):
             yield meta

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from precision_debug.reasons import NOTHING, Reason
+from precision_debug.reasons.ways import NO_WAY, way
 from precision_debug.records import UNFUSED, TensorMeta
 
 from ..reasons import say
@@ -72,7 +73,7 @@ def list_tensors(
                     meta=TensorMeta(
                         name=name, op_type=value.op_type, node=key[0] if value.op_type != "Input" else "",
                         dtype=_held_type(value, layer), shape=value.shape, own=value.own and not origin, origin=origin,
-                        view="dequantised" if _held_type(value, layer) in _STEPS else "",
+                        view=way("dequantised") if _held_type(value, layer) in _STEPS else NO_WAY,
                         inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
                         is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
                         rounds=rounds.get(key, ()) if own else (),

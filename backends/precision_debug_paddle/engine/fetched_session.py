@@ -20,6 +20,7 @@ from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
+from precision_debug.reasons.ways import Way
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .. import naming
@@ -78,7 +79,7 @@ class FetchSession:
     alone = arithmetic = ""
 
     def __init__(
-        self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
+        self, model: Model, start: Start, *, unfused: bool, view: Way, folder: Path, versions: Mapping[str, str],
         notes: Sequence[Reason] = (), builds: int = 0, limit: int = 1 << 30,
         check: Callable[[Trace], None] | None = None, quantised: bool = False, wants: str = "", plain: bool = False,
         bodies: Bodies | PirBodies | None = None, placed: Sequence[tuple[int, int] | None] = (),

@@ -16,6 +16,7 @@ import numpy as np
 from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.protocols import Feeds, Session
+from precision_debug.reasons.ways import NO_WAY
 from precision_debug.records import SessionSpec
 
 from .. import modes
@@ -73,7 +74,7 @@ def open_pir(
 
     about = tf32.tensorrt_note(recipe, spec.options)
     session = FetchSession(
-        model, start, unfused=True, view="", folder=folder, versions=versions,
+        model, start, unfused=True, view=NO_WAY, folder=folder, versions=versions,
         notes=(
             *((about,) if about else ()),
             say("paddle_tensorrt"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from precision_debug.errors import UsageError
 from precision_debug.protocols import Watching
+from precision_debug.reasons.ways import NO_WAY, way
 from precision_debug.records import ModelFiles
 
 from .. import modes
@@ -90,7 +91,7 @@ def _watching_fetched(
     def look(trace: Trace) -> None:
         types.update(trace.types)
 
-    view = "unblocked" if onednn else ""
+    view = way("unblocked") if onednn else NO_WAY
     runner = start(model.file, "")  # for the predictor's own names alone
     known = {value.output: value.name for value in model.program.values if value.output}
     inputs, outputs = tuple(runner.input_names), {name: known.get(name, name) for name in runner.output_names}

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.reasons import NOTHING, Reason
+from precision_debug.reasons.ways import NO_WAY, Way, way
 
 from ..reasons import say
 
@@ -263,23 +264,23 @@ def find_held(tensor: Any) -> Any:
     return tensor._data if _is_scaled(tensor) else tensor
 
 
-def visible_part(tensor: Any) -> tuple[Any, str, Reason]:
+def visible_part(tensor: Any) -> tuple[Any, Way, Reason]:
     """Return the values as a plain strided tensor that numpy can hold, and how they were taken from what the run has;
     None, "" and why there are none."""
     try:
         if _is_scaled(tensor):
-            return tensor._data.to(tensor._orig_dtype) / tensor._scale, "dequantised", NOTHING
+            return tensor._data.to(tensor._orig_dtype) / tensor._scale, way("dequantised"), NOTHING
         value = tensor.detach()
         if value.is_nested:
-            return pack_parts(value), "packed", NOTHING
+            return pack_parts(value), way("packed"), NOTHING
         if value.is_quantized:
-            return value.dequantize(), "dequantised", NOTHING
+            return value.dequantize(), way("dequantised"), NOTHING
         if value.layout is not torch.strided:
-            return value.to_dense(), "dense", NOTHING
+            return value.to_dense(), way("dense"), NOTHING
         if value.is_conj() or value.is_neg():
-            return value.resolve_conj().resolve_neg(), "", NOTHING
+            return value.resolve_conj().resolve_neg(), NO_WAY, NOTHING
         if value.dtype.is_floating_point and value.dtype.itemsize == 1:
-            return value.float(), "cast", NOTHING
+            return value.float(), way("cast"), NOTHING
     except (RuntimeError, TypeError) as error:
-        return None, "", say("not_readable", kind=type(tensor).__name__, detail=str(error).partition("\n")[0][:120])
-    return value, "", NOTHING
+        return None, NO_WAY, say("not_readable", kind=type(tensor).__name__, detail=str(error).partition("\n")[0][:120])
+    return value, NO_WAY, NOTHING

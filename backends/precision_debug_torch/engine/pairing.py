@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from precision_debug.callsite import CallSite
 from precision_debug.protocols import Matches
 from precision_debug.reasons import Reason, say
+from precision_debug.reasons.ways import way
 from precision_debug.records import TensorMeta
 
 from ..naming import QUANTISED, canonical_name
@@ -284,7 +285,7 @@ class _Pairing:
         found = {
             meta.origin or meta.name: (
                 self._partner[name],
-                "exact" if self._partner[name] == name else "graph metadata",
+                way("exact") if self._partner[name] == name else way("graph metadata"),
             )
             for name, meta in target.metas.items()
             if name in self._partner

@@ -29,6 +29,7 @@ from ...protocols import (
     Session,
 )
 from ...reasons import Reason, say
+from ...reasons.ways import Way, way
 from ...records import SessionSpec, TensorMeta
 from ...run.plan import Opening, find_maker
 from .pairing.attributes import list_attribute_notes
@@ -179,10 +180,10 @@ def _pair_sides(
 def _pair_by_value(
     ours: Sequence[tuple[TensorMeta, Fingerprint]], theirs: Sequence[tuple[TensorMeta, Fingerprint]],
     modules: Mapping[str, str],
-) -> tuple[dict[str, tuple[str, str]], Mapping[str, Reason]]:  # fmt: skip
+) -> tuple[dict[str, tuple[str, Way]], Mapping[str, Reason]]:  # fmt: skip
     found = pair_by_value(ours, theirs, modules=modules)
     return {
-        name: (match.baseline, f"{match.how}, confidence {match.confidence:.4f}")
+        name: (match.baseline, way("{how}, confidence {number}", how=match.how, number=f"{match.confidence:.4f}"))
         for name, match in found.matches.items()
     }, found.refused
 

@@ -18,6 +18,7 @@ from ...observe.store import Store
 from ...pairing.arrangement import Arrangement
 from ...protocols import Feeds, Matches, Session
 from ...reasons import Reason, say
+from ...reasons.ways import Way, way
 from ...run.plan import Opening
 from .match_tensors import match_tensors
 from .pairing.found_tensor import FoundTensor
@@ -59,8 +60,8 @@ def match_converted(
     return Matches(found=pairs, refused=found.refused), arranged, (note,)
 
 
-def _describe_match(how: str, distance: float | None) -> str:
-    return how if distance is None else f"{how}, relative distance {distance:.2g}"
+def _describe_match(how: Way, distance: float | None) -> Way:
+    return how if distance is None else way("{how}, relative distance {number}", how=how, number=f"{distance:.2g}")
 
 
 def _open_in_float32(side: Opening, feeds: Feeds) -> Session:

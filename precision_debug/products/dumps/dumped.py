@@ -19,6 +19,7 @@ from ...observe.store import Store
 from ...pairing.arrangement import arrange, list_arrangements
 from ...protocols import Feeds, Session
 from ...reasons import Reason, say
+from ...reasons.ways import way
 from ...records import InputMeta, TensorMeta
 from ...run.content import digest_model
 from ...run.plan import Opening, RunPlan
@@ -159,7 +160,8 @@ def _write(recorded: RecordedDump, live: Opening, feeds: Feeds, values: Mapping[
             quantised = held in {"int8", "uint8"} and value.dtype.kind == "f"
             listed.append(
                 dataclasses.replace(
-                    meta, dtype=held if quantised else str(value.dtype), view="dequantised" if quantised else meta.view,
+                    meta, dtype=held if quantised else str(value.dtype),
+                    view=way("dequantised") if quantised else meta.view,
                     extra={"Dump": file.file, "Found by": match.how},
                 )
             )  # fmt: skip

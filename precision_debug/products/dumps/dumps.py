@@ -21,6 +21,7 @@ from ...codec import decode, encode
 from ...errors import RecordingError, UsageError
 from ...feeds import make_feeds
 from ...reasons import Text, same, say
+from ...reasons.ways import explain_way, way
 from ...records import ModelFiles, RunSpec
 from ...report.words import explain_reason
 from ...run.child import Said, call_in_child
@@ -33,13 +34,6 @@ from .match_tensors import TensorMatch
 __all__ = ["pair_in_child", "run"]
 
 _STRANGE = Text("no tensor of the model has its size and values", "模型中没有与其大小和数值相同的张量")
-
-_HOW = {
-    "name": "按名称", "value": "按数值", "name and value": "按名称与数值", "position and value": "按位置与数值",
-    "one of equal copies": "数值相同的副本之一", "value, as others that are equal": "按数值，另有相同者",
-    "the output, the only one left of its size": "输出，仅剩的同样大小的一个",
-}  # fmt: skip
-"""What ``TensorMatch.how`` says, in Chinese; the rest of it (how parts were put together) is in English only."""
 
 SUMMARY = "pair a folder of another tool's tensors with a model's, and make a recording from it"
 SUMMARY_ZH = "将其他工具导出的张量目录与模型的张量配对，并生成录制"
@@ -156,10 +150,9 @@ def _format_matches(found: RecordedDump) -> list[Text]:
 
 
 def _describe_match(match: TensorMatch) -> Text:
-    axes = match.arrangement.axes
-    en, zh = match.how, _HOW.get(match.how, match.how)
-    if axes:
-        en, zh = f"{en}, axes turned by {list(axes)}", f"{zh}，轴按 {list(axes)} 转置"
+    how = match.how
+    if axes := match.arrangement.axes:
+        how = way("{how}, axes turned by {shape}", how=how, shape=list(axes))
     if match.distance is not None:
-        en, zh = f"{en}, relative distance {match.distance:.2g}", f"{zh}，相对距离 {match.distance:.2g}"
-    return Text(en, zh)
+        how = way("{how}, relative distance {number}", how=how, number=f"{match.distance:.2g}")
+    return explain_way(how)

@@ -21,6 +21,7 @@ from ...observe.store import Store
 from ...pairing.arrangement import Arrangement, arrange, list_arrangements
 from ...protocols import Feeds, Session
 from ...reasons import Reason, say
+from ...reasons.ways import NO_WAY, Way, way
 from ...records import TensorMeta
 from .pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
 from .pairing.found_tensor import FoundTensor, group_by_stage
@@ -34,7 +35,7 @@ Array = np.ndarray[Any, Any]
 _FAR = 0.5
 """Relative distance from which values speak against a name that is not sure."""
 
-_MADE = "value, from what comes before it"
+_MADE = way("value, from what comes before it")
 
 _SAME = 1e-4
 """Distance from which on there is nothing to doubt: nothing else is tried then."""
@@ -55,7 +56,7 @@ class TensorMatch:
     of the found tensor's forms it is."""
 
     base: str
-    how: str
+    how: Way
     arrangement: Arrangement
     distance: float | None = None
     form: int = 0
@@ -81,9 +82,9 @@ def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor],
     store: where its tensors are kept meanwhile. Raises PrecisionDebugError.
     """
     work = _Work(session, feeds, others, store)
-    work.by_value(work.prints, "value")
+    work.by_value(work.prints, way("value"))
     if work.take_apart(work.prints):
-        work.by_value(work.prints, "value")
+        work.by_value(work.prints, way("value"))
     work.take_apart(work.prints, by_name=True)
     work.by_name()
     work.copies(work.prints)
@@ -167,11 +168,11 @@ class _Work:
         best = min(range(len(views)), key=lambda at: (votes[at], distances[at]))
         return views[best], distances[best]
 
-    def take(self, name: str, base: str, how: str, view: _View, distance: float | None) -> None:
-        joined = self.others[name].forms[view.form].how
+    def take(self, name: str, base: str, how: Way, view: _View, distance: float | None) -> None:
+        if joined := self.others[name].forms[view.form].how:
+            how = way("{how}, {more}", how=how, more=joined)
         self.found[name] = TensorMatch(
-            base=base, how=f"{how}, {joined}" if joined else how, arrangement=view.arrangement, distance=distance,
-            form=view.form,
+            base=base, how=how, arrangement=view.arrangement, distance=distance, form=view.form
         )  # fmt: skip
         self.taken[base] = name
         if distance is not None and distance <= ALIKE and len(self.views(name, self.shapes[base])) > 1:
@@ -234,7 +235,7 @@ class _Work:
         ways = [*(stack for stack, _ in self.stacks.most_common() if len(stack.order) == len(group.names)), plain]
         return next((stack for stack in ways if stack.taken_apart(value, group) is not None), None)
 
-    def replace(self, one: FoundTensor, value: Array, how: str, group: Projections, far: float, stack: Stack) -> None:
+    def replace(self, one: FoundTensor, value: Array, how: Way, group: Projections, far: float, stack: Stack) -> None:
         """Its parts in its place, each called as the model's projection that it is."""
         parts = stack.taken_apart(value, group) or ()
         del self.others[one.name]
@@ -243,10 +244,10 @@ class _Work:
             self.stacks[stack] += 1
         for number, (base, part) in enumerate(zip(group.names, parts, strict=True), start=1):
             name = f"{one.name} ({number} of {len(group.names)})"
-            told = f"part {number} of {len(group.names)}"
+            told = way("part {number} of {count}", number=number, count=len(group.names))
             self.others[name] = FoundTensor(
                 name=name, value=part, shape=tuple(part.shape), op_type=one.op_type, of=one.of or one.name,
-                part=f"{how}, {told}" if how else told,
+                part=way("{how}, {more}", how=how, more=told) if how else told,
             )  # fmt: skip
             path = base.rpartition("/")[0]
             same = [other for other in self.metas if path and other.rpartition("/")[0] == path and other in self.prints
@@ -264,7 +265,7 @@ class _Work:
                 own = list(one.value.shape if one.shape is None else one.shape)
                 self.refused[name] = say("name_shape", name=base, own=str(own), shape=str(list(self.shapes[base])))
             elif level < SURE or near[1] < _FAR:
-                self.take(name, base, "name", *near)
+                self.take(name, base, way("name"), *near)
 
     def copies(self, prints: Mapping[str, Fingerprint]) -> int:
         """Match the most plainly named of several tensors that all hold one tensor of the model's; return how many.
@@ -282,16 +283,16 @@ class _Work:
         for base, names in near.items():
             if all(rivals[name] == {base} for name, *_ in names):
                 name, view, distance = min(names, key=lambda one: (len(one[0]), one[0]))
-                self.take(name, base, "value, as others that are equal", view, distance)
+                self.take(name, base, way("value, as others that are equal"), view, distance)
         return len(self.found) - before
 
-    def by_value(self, prints: Mapping[str, Fingerprint], how: str) -> int:
+    def by_value(self, prints: Mapping[str, Fingerprint], how: Way) -> int:
         """Pair what is left by these values of the model, of equal ones as they are called; how many."""
         before = len(self.found)
         for name, (base, _) in self.called.items():
             near = None if name in self.found or base in self.taken else self.closest(name, base, prints)
             if near is not None and near[1] <= ALIKE:
-                self.take(name, base, "name and " + how, *near)
+                self.take(name, base, way(f"name and {how}"), *near)
         ours = [(meta, prints[name]) for name, meta in self.metas.items() if name in prints and name not in self.taken]
         theirs = []
         for name, one in self.others.items():
@@ -381,7 +382,7 @@ class _Work:
         if exact and self.others[name].shape != self.shapes[base]:
             name, view = exact[0], self.views(exact[0], self.shapes[base])[0]
         prints, _ = self.replayed({base: (name, view)})
-        how = "one of equal copies" if twins else "position and value"
+        how = way("one of equal copies") if twins else way("position and value")
         self.take(name, base, how, view, _measure_distance(self.prints[base].own, view.print_.own))
         self.by_value(prints, _MADE)
 
@@ -398,7 +399,7 @@ class _Work:
             self.trials += 1
             prints, explained = self.replayed({base: (name, view)})
             before = dict(self.found), dict(self.taken), self.votes.copy()
-            self.take(name, base, "", view, None)
+            self.take(name, base, NO_WAY, view, None)
             self.by_value(prints, _MADE)
             new = [match for other, match in self.found.items() if other not in before[0]]
             self.found, self.taken, self.votes = before
@@ -436,7 +437,7 @@ class _Work:
                       and len(fits) == 1 and self.views(fits[0], self.shapes[one])]  # fmt: skip
             near = self.closest(fits[0], base, self.prints) if len(fits) == 1 and not rivals else None
             if near is not None:
-                self.take(fits[0], base, "the output, the only one left of its size", *near)
+                self.take(fits[0], base, way("the output, the only one left of its size"), *near)
 
 
 def _measure_distance(known: Array, other: Array) -> float:

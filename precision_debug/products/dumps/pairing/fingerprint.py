@@ -20,6 +20,7 @@ import numpy as np
 
 from ....numbers.blocks import is_numeric
 from ....reasons import Reason, say
+from ....reasons.ways import Way, way
 from ....records import TensorMeta
 
 __all__ = ["Fingerprint", "Match", "Pairing", "pair_by_value", "take"]
@@ -40,6 +41,9 @@ FLOOR = 1e-6
 
 
 Array = np.ndarray[Any, Any]
+
+
+_BY_VALUE = way("fingerprint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +71,7 @@ class Match:
     target: str
     confidence: float
     distance: float
-    how: str = "fingerprint"
+    how: Way = _BY_VALUE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +170,13 @@ class _Pairing:
     def _group(self, group: Sequence[_Edge], next_best: Mapping[int, float], prints: Mapping[int, Fingerprint]) -> None:
         bases, targets = sorted({e.base for e in group}), sorted({e.target for e in group})
         if len(bases) == 1 and len(targets) == 1:
-            self._match(group[0], next_best, "fingerprint")
+            self._match(group[0], next_best, _BY_VALUE)
             return
         ends = [b for b in bases if self.base[b].is_output], [t for t in targets if self.target[t].is_output]
         if len(ends[0]) == len(ends[1]) == 1:
             final = [e for e in group if e.base == ends[0][0] and e.target == ends[1][0]]
             if final:
-                self._match(final[0], next_best, "fingerprint, and both are the model's output")
+                self._match(final[0], next_best, way("fingerprint, and both are the model's output"))
                 bases = [b for b in bases if b not in ends[0]]
                 targets = [t for t in targets if t not in ends[1]]
         for base_part, target_part, how in self._by_module(bases, targets):
@@ -191,23 +195,23 @@ class _Pairing:
                     self.target[place].name, say("several_more", names=names) if more else say("several", names=names)
                 )
 
-    def _by_module(self, bases: list[int], targets: list[int]) -> Iterable[tuple[list[int], list[int], str]]:
+    def _by_module(self, bases: list[int], targets: list[int]) -> Iterable[tuple[list[int], list[int], Way]]:
         """Return the group in parts of the same module, where every target says its module; otherwise as a whole."""
         if not all(self.target[t].name in self.modules for t in targets):
-            return [(bases, targets, "fingerprint")]
+            return [(bases, targets, _BY_VALUE)]
         wanted = dict.fromkeys(self.modules[self.target[t].name] for t in targets)
         return [
             (
                 [b for b in bases if _module_path(self.base[b]) == path],
                 [t for t in targets if self.modules[self.target[t].name] == path],
-                "fingerprint and module",
+                way("fingerprint and module"),
             )
             for path in wanted
         ]
 
     def _in_order(
         self, group: Sequence[_Edge], bases: list[int], targets: list[int], next_best: Mapping[int, float],
-        prints: Mapping[int, Fingerprint], how: str,
+        prints: Mapping[int, Fingerprint], how: Way,
     ) -> None:  # fmt: skip
         """Copies of which each is computed from the one before: the order is forced in both graphs.
 
@@ -223,9 +227,10 @@ class _Pairing:
         known = {(e.base, e.target): e for e in group}
         for base, target in zip(bases, targets, strict=False):
             if (base, target) in known:
-                self._match(known[base, target], next_best, f"{how}; among copies by the order that both graphs force")
+                forced = way("{how}; among copies by the order that both graphs force", how=how)
+                self._match(known[base, target], next_best, forced)
 
-    def _match(self, edge: _Edge, next_best: Mapping[int, float], how: str) -> None:
+    def _match(self, edge: _Edge, next_best: Mapping[int, float], how: Way) -> None:
         base, target = self.base[edge.base].name, self.target[edge.target].name
         rival = max(next_best.get(edge.target, 1.0), edge.distance, 1e-30)
         self.matches[target] = Match(

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ....reasons.ways import NO_WAY, Way, way
+
 __all__ = ["Form", "FoundTensor", "group_by_stage"]
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +31,7 @@ class Form:
 
     value: Array
     shape: tuple[int, ...] | None
-    how: str = ""
+    how: Way = NO_WAY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class FoundTensor:
     parts: tuple[Array, ...] = ()
     ranks: tuple[int, ...] = ()
     of: str = ""
-    part: str = ""
+    part: Way = NO_WAY
     renumbered: bool = False
 
     @functools.cached_property
@@ -59,17 +61,18 @@ class FoundTensor:
         if len(every) == 1 or any(one.ndim != every[0].ndim for one in every):
             return (alone,)
         if all(one.shape == every[0].shape and np.array_equal(one, every[0]) for one in every):
-            return (Form(value=every[0], shape=self.shape, how=f"the same on {len(every)} ranks"),)
+            return (Form(value=every[0], shape=self.shape, how=way("the same on {ranks} ranks", ranks=len(every))),)
         found = []
         for axis in range(every[0].ndim):
             others = {tuple(size for place, size in enumerate(one.shape) if place != axis) for one in every}
             if len(others) == 1:
                 value = np.concatenate(every, axis)
-                how = f"{len(every)} ranks joined along axis {axis}"
+                how = way("{ranks} ranks joined along axis {axis}", ranks=len(every), axis=axis)
                 found.append(Form(value=value, shape=tuple(value.shape), how=how))
         if len({one.shape for one in every}) == 1 and every[0].dtype.kind == "f":
             value = np.sum([one.astype(np.float64) for one in every], axis=0).astype(np.float32)
-            found.append(Form(value=value, shape=tuple(value.shape), how=f"{len(every)} ranks added up"))
+            how = way("{ranks} ranks added up", ranks=len(every))
+            found.append(Form(value=value, shape=tuple(value.shape), how=how))
         return (*found, alone)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from ....reasons.ways import Way, way
 from ....records import TensorMeta
 from .graph import find_nearest_known
 
@@ -61,9 +62,9 @@ def family_of_type(op_type: str) -> str:
     return _OF.get(plain, plain)
 
 
-_HANDS_ON = "graph neighbours: what the layer of the same name hands on"
-_ONLY_ONE = "graph neighbours: the only one of its family and shape in the layer of the same name"
-_COMPUTED = "graph neighbours: the same family of operator, inputs and shape"
+_HANDS_ON = way("graph neighbours: what the layer of the same name hands on")
+_ONLY_ONE = way("graph neighbours: the only one of its family and shape in the layer of the same name")
+_COMPUTED = way("graph neighbours: the same family of operator, inputs and shape")
 _MOVES = frozenset({"view", "turn"})
 """Families that only move numbers: frameworks insert them at will, and being alone in a layer says nothing of them."""
 
@@ -71,16 +72,16 @@ _MOVES = frozenset({"view", "turn"})
 def pair_layers(
     baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], known: Mapping[str, str],
     base_layer: Callable[[TensorMeta], str], target_layer: Callable[[TensorMeta], str],
-) -> dict[str, tuple[str, str]]:  # fmt: skip
+) -> dict[str, tuple[str, Way]]:  # fmt: skip
     """Target name to (baseline name, how) of what is not known yet.
 
     baseline, target: in execution order, with those that were not seen. known: target name to baseline name, of pairs
     that values decided. base_layer, target_layer: the layer that a tensor was made in, "" not known.
     """
     ours, theirs = _Side(baseline, base_layer), _Side(target, target_layer)
-    partner, found = dict(known), dict[str, tuple[str, str]]()
+    partner, found = dict(known), dict[str, tuple[str, Way]]()
 
-    def pair(pairs: Iterable[tuple[str, str]], how: str) -> bool:
+    def pair(pairs: Iterable[tuple[str, str]], how: Way) -> bool:
         count = len(found)
         taken = set(partner.values())
         for name, base in pairs:

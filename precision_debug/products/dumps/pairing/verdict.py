@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....reasons import Reason, say
+from ....reasons.ways import Way, way
 from ....records import TensorMeta
 from .graph import BaseGraph, TargetGraph
 from .likeness import agree, is_float, is_informative, measure_distance
@@ -27,7 +28,7 @@ Values = Mapping[str, Any]
 
 def pair_outputs(
     baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], base_values: Values, target_values: Values
-) -> dict[str, tuple[str, str]]:
+) -> dict[str, tuple[str, Way]]:
     """Target output to (baseline output, how): by values that only one other has, by name, then by position.
 
     Position decides only where as many are left on both sides and each pair has one shape and one kind of type; or
@@ -35,7 +36,7 @@ def pair_outputs(
     """
     ours = [meta.name for meta in baseline if meta.is_output and meta.name in base_values]
     theirs = [meta.name for meta in target if meta.is_output and meta.name in target_values]
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, Way]] = {}
 
     def list_left() -> tuple[list[str], list[str]]:
         """Return the outputs of both sides that have no partner yet."""
@@ -51,21 +52,22 @@ def pair_outputs(
     for name, rivals in alike.items():
         alone = [t for t, candidates in alike.items() if rivals and rivals[0] in candidates]
         if len(rivals) == 1 and len(alone) == 1 and is_informative(base_values[rivals[0]]):
-            found[name] = rivals[0], "fingerprint, and both are outputs of the model"
+            found[name] = rivals[0], way("fingerprint, and both are outputs of the model")
     base, others = list_left()
     for name in others:
         named = [b for b in base if fits(b, name) and _plain_name(b) == _plain_name(name)]
         if len(named) == 1 and named[0] in list_left()[0]:
-            found[name] = named[0], "outputs of the model, by name"
+            found[name] = named[0], way("outputs of the model, by name")
     base, others = list_left()
     if len(base) == len(others) and all(fits(b, t) for b, t in zip(base, others, strict=True)):
         for place, (b, t) in enumerate(zip(base, others, strict=True), 1):
-            found[t] = b, f"outputs of the model, by position ({place} of {len(base)}), shape and type"
+            told = "outputs of the model, by position ({place} of {count}), shape and type"
+            found[t] = b, way(told, place=place, count=len(base))
         return found
     for name in others:
         same = [b for b in base if fits(b, name)]
         if len(same) == 1 and sum(fits(same[0], t) for t in others) == 1:
-            found[name] = same[0], "outputs of the model, the only ones of this shape and type"
+            found[name] = same[0], way("outputs of the model, the only ones of this shape and type")
     return found
 
 
@@ -92,7 +94,7 @@ class SwappedInputs:
 
 
 def find_swapped_inputs(
-    base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]
+    base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, Way]]
 ) -> SwappedInputs | None:
     """Another order of the inputs with which the outputs agree; None where they do anyway, or none does."""
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ....reasons import Reason
+from ....reasons.ways import NO_WAY, Way, way
 from .graph import BaseGraph, TargetGraph
 from .likeness import SLACK, Names, agree, is_float, is_informative, measure_distance
 from .same_layer import family_of_type
@@ -49,14 +50,14 @@ class Fault:
 class FoundPairs:
     """pairs: target name to (baseline name, how). faults: in order. refused: target name to why it was left alone."""
 
-    pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    pairs: dict[str, tuple[str, Way]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     refused: dict[str, Reason] = field(default_factory=dict)
 
 
 def walk(
-    base: BaseGraph, target: TargetGraph, anchors: Mapping[str, tuple[str, str]], *,
-    names: Names | None = None, outputs: Mapping[str, tuple[str, str]] | None = None,
+    base: BaseGraph, target: TargetGraph, anchors: Mapping[str, tuple[str, Way]], *,
+    names: Names | None = None, outputs: Mapping[str, tuple[str, Way]] | None = None,
     refused: Mapping[str, Reason] | None = None,
 ) -> FoundPairs:  # fmt: skip
     """anchors: pairs that values decided already. outputs: pairs of the models' outputs.
@@ -87,7 +88,7 @@ class _Walk:
         self.value: dict[str, Array] = {}  # what follows is computed from: the model's value where there is a partner
         self.moved: set[str] = set()  # names whose value is not the file's own
 
-    def pair(self, name: str, partner: str, how: str) -> None:
+    def pair(self, name: str, partner: str, how: Way) -> None:
         self.found.pairs[name] = partner, how
         self.found.refused.pop(name, None)
         self.taken[partner] = name
@@ -117,7 +118,7 @@ class _Walk:
         if name not in self.found.pairs:
             rivals = self._told_apart(name, self.base.equal_to(value, self.taken))
             if len(rivals) == 1 and is_informative(value):
-                self.pair(name, rivals[0], "the same values")
+                self.pair(name, rivals[0], way("the same values"))
 
     def _settle(self, name: str, value: Array) -> None:
         """Find a tensor's partner by what it is once its operator got the model's own values."""
@@ -132,9 +133,9 @@ class _Walk:
         if not is_float(value) or value.size < 2 or not is_informative(value):
             return
         copied = bool(self.base.equal_to(value, ()))  # of a tensor that has its partner
-        partner, how = ("", "") if copied else self._mostly(name, value)
+        partner, how = ("", NO_WAY) if copied else self._mostly(name, value)
         if not partner:
-            partner, how = ("", "") if self._leads_on(name, value) else self._fitting(name, value)
+            partner, how = ("", NO_WAY) if self._leads_on(name, value) else self._fitting(name, value)
         if partner:
             self.pair(name, partner, how)
             self._check(name, value)
@@ -188,7 +189,7 @@ class _Walk:
     def _fault(self, name: str, partner: str, apart: float) -> None:
         region = self.target.region(name, self.found.pairs)
         how = self.found.pairs[name][1]
-        self.found.pairs[name] = partner, f"{how}; inputs agree, the output does not"
+        self.found.pairs[name] = partner, way("{how}; inputs agree, the output does not", how=how)
         self.found.faults.append(
             Fault(target=name, baseline=partner, distance=apart, operators=tuple(one.name for one in region))
         )
@@ -205,7 +206,7 @@ class _Walk:
         if len(chosen) > 1 and self._one_chain(chosen):
             chosen = chosen[:1]
         if len(chosen) == 1:
-            self.pair(name, chosen[0], "graph neighbours, and the same values")
+            self.pair(name, chosen[0], way("graph neighbours, and the same values"))
             if name in self.moved:
                 self.value[name] = self.base.values[chosen[0]].astype(value.dtype, copy=False)
 
@@ -297,7 +298,7 @@ class _Walk:
         sources = self.base.sources(rival, self.taken)
         return bool(sources.intersection(here)) or (not here and not sources)
 
-    def _mostly(self, name: str, value: Array) -> tuple[str, str]:
+    def _mostly(self, name: str, value: Array) -> tuple[str, Way]:
         """The baseline tensor that this one equals but for some of its elements; "" where there is not one."""
         shares = sorted(
             (share, rival) for rival in self._rivals(name, value, self._sources(name))
@@ -305,14 +306,15 @@ class _Walk:
         )  # fmt: skip
         best = [rival for share, rival in shares if share > 0.9 * shares[-1][0]]
         best = self._told_apart(name, best)
-        return (best[0], "graph neighbours, and the same values in most places") if len(best) == 1 else ("", "")
+        found = best[0] if len(best) == 1 else ""
+        return found, way("graph neighbours, and the same values in most places") if found else NO_WAY
 
-    def _fitting(self, name: str, value: Array) -> tuple[str, str]:
+    def _fitting(self, name: str, value: Array) -> tuple[str, Way]:
         """The baseline tensor whose value belongs in this place, and how that is known; "" where nothing tells."""
         here = self._sources(name)
         rivals = self._rivals(name, value, here)
         if not rivals:
-            return "", ""
+            return "", NO_WAY
         proven = [
             rival for rival in rivals
             if self._agreeing(name, self.base.values[rival].astype(value.dtype, copy=False), but=rival)
@@ -321,18 +323,18 @@ class _Walk:
         if len(proven) > 1:
             proven = self._closest(value, proven)
         if len(proven) == 1:
-            return proven[0], "graph neighbours: with the baseline's value in its place what follows agrees"
-        return self._by_structure(name, rivals, here) if not proven else ("", "")
+            return proven[0], way("graph neighbours: with the baseline's value in its place what follows agrees")
+        return self._by_structure(name, rivals, here) if not proven else ("", NO_WAY)
 
     def _closest(self, value: Array, rivals: list[str]) -> list[str]:
         """The one that is much nearer than the others."""
         apart = sorted((measure_distance(value, self.base.values[rival]), place) for place, rival in enumerate(rivals))
         return [rivals[apart[0][1]]] if apart[0][0] * 2 < apart[1][0] else rivals
 
-    def _by_structure(self, name: str, rivals: list[str], here: Collection[str]) -> tuple[str, str]:
+    def _by_structure(self, name: str, rivals: list[str], here: Collection[str]) -> tuple[str, Way]:
         """One operator of the same family that reads the same, in the same layer where the file says the layer."""
         if not self.wrong or not self._ends_its_layer(name):
-            return "", ""
+            return "", NO_WAY
         kinds = {family_of_type(one.op_type) for one in self.target.region(name, self.found.pairs)}
         same = [
             rival for rival in rivals
@@ -344,8 +346,8 @@ class _Walk:
         if layer is not None:
             same = [rival for rival in same if self.layer_of(rival) == layer]
         if len(same) == 1:
-            return same[0], "graph neighbours: the same family of operator, inputs and shape"
-        return "", ""
+            return same[0], way("graph neighbours: the same family of operator, inputs and shape")
+        return "", NO_WAY
 
     def _ends_its_layer(self, name: str) -> bool:
         """Not where one reader goes on with the same layer: a product whose bias is added by an operator of its own."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from ....explain.operators import MOVE, plain_type
 from ....numbers.number_types import QUANTISED
 from ....reasons import Text
+from ....reasons.ways import explain_way
 from ....records import Row, Status
 from ....safety.untrusted import find_linked_file, make_visible
 from ...advice import list_advice
@@ -22,7 +23,7 @@ from ...model import Report
 from ...sections import unit_of
 from ...summary import STATUS_TONE, describe_status, name_status
 from ...tokens import find_first_beyond
-from ...words import explain_reason, explain_way, fit_width, is_whole, measure_text_width, strip_side
+from ...words import explain_reason, fit_width, is_whole, measure_text_width, strip_side
 
 __all__ = ["KINDS", "group_rows", "iterate_json", "layer_of"]
 
