@@ -122,3 +122,21 @@ def test_named_tensors_alone_need_no_further_run(tmp_path: Path) -> None:
     assert session._opened is not None
     assert session._opened._decided is None
     session.close()
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_division_of_whole_numbers_inside_a_layer_is_told_as_one(tmp_path: Path, halves: bool) -> None:
+    """OpenVINO fuses Div, Mul and Sub into one layer, whose result is float, and divides in float32; halves: of what
+    another operator of that layer made."""
+    g = Graph(seed=7)
+    x = g.input("x", g.random.integers(200_000_000, 2_000_000_000, size=(24,)).astype(np.int32))
+    eleven = g.weight("eleven", np.int32(11))
+    x = g.op("Sub", [x, g.weight("seven", np.int32(7))], "less") if halves else x
+    whole = g.op("Div", [x, eleven], "whole")
+    digit = g.op("Sub", [x, g.op("Mul", [whole, eleven], "back")], "digit")
+    plain = g.op("Cast", [digit], "plain", to=1)
+    path = g.save(tmp_path / "m.onnx", [g.op("Mul", [plain, g.weight("tenth", np.float32(0.1))], "y")])
+    report = precision_debug.compare(path, run_mode="ov_opt", inputs=g.feeds)
+    assert report.explanation is not None
+    (first,) = report.explanation.culprits
+    assert (report.exit_status, first.cause, first.evidence["divides"]) == (1, "whole_in_float32", "whole")

@@ -133,11 +133,11 @@ def find_cause(
     refused = find_disobeyed_request(subject, name)
     if refused:
         return "not_obeyed", refused, (name,)
+    if found.flips and not amplifier and (wrapped := find_wrapped_integers(subject, alone, name)):
+        return "wrapped", wrapped, keep
+    if not amplifier and (in_float32 := find_whole_in_float32(subject, alone, name)):
+        return "whole_in_float32", in_float32, keep
     if found.flips and not amplifier:
-        if wrapped := find_wrapped_integers(subject, alone, name):
-            return "wrapped", wrapped, keep
-        if in_float32 := find_whole_in_float32(subject, alone, name):
-            return "whole_in_float32", in_float32, keep
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if by_cast := find_cast_cause(subject, alone.casts, name, make_introduced_infinite(found).rel_l2):
         return (*by_cast, keep)

@@ -7,6 +7,7 @@ widened, a channel gets a scale of its own, a constant is exchanged and the oper
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
+from ..protocols import Operators
 from ..records import TensorMeta
 from .introduced import Alone
 from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
@@ -607,33 +609,56 @@ def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str
 
 def find_whole_in_float32(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
     """Return evidence that a division of whole numbers, or its remainder, was computed in float32: the target's numbers
-    are those that float32 gives, of the inputs as they are or wrapped around to 32 bits; {} where they are not."""
+    are those that float32 gives, of the inputs as they are or wrapped around to 32 bits; {} where they are not. One
+    inside of a region is computed so alone, and what follows it in whole numbers."""
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     operators = None if subject.operators_alone is None else subject.operators_alone()
-    source = _list_source_names(subject).get(name, name)
-    one = next((one for one in operators.operators if source in one.outputs), None) if operators is not None else None
-    if exact is None or wrong is None or exact.shape != wrong.shape or operators is None or one is None:
-        return {}
-    compute = _IN_FLOAT32.get(one.op_type, ())
-    if not compute or len(one.inputs) != 2 or {exact.dtype.kind, wrong.dtype.kind} - {*"iu"}:
+    if exact is None or wrong is None or exact.shape != wrong.shape or operators is None:
         return {}
     case = Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
-    known = {own: row for row, own in _list_source_names(subject).items()}
-    given = [operators.constants[key] if key in operators.constants else case.given(known.get(key, key))
-             for key in one.inputs]  # fmt: skip
-    if any(value is None or np.asarray(value).dtype.kind not in "iu" for value in given):
-        return {}
-    left, right = (np.asarray(value) for value in given)
-    for held in (left, left.astype(np.int32)):
-        a, b = held.astype(np.float32), right.astype(np.float32)
-        with np.errstate(all="ignore"):
-            found = [make(a, b) for make in compute]
-        if any(np.isfinite(each).all() and np.array_equal(each.astype(wrong.dtype), wrong) for each in found):
+    sources = _list_source_names(subject)
+    made = {output: one for one in operators.operators for output in one.outputs}
+    for inner in (meta.name for meta in subject.region_of.get(name, ())):
+        one = made.get(sources.get(inner, inner))
+        if one is None or one.op_type not in _IN_FLOAT32 or len(one.inputs) != 2:
+            continue
+        given = [_find_whole_numbers(case, operators, key) for key in one.inputs]
+        follow = None if inner == name else _make_exact_evaluator(case)
+        if given[0] is None or given[1] is None or (inner != name and follow is None):
+            continue
+        for held in (given[0], given[0].astype(np.int32)):
+            if not any(_gives(inner, each, follow, given[0].dtype, wrong)
+                       for each in _divide_in_float32(one.op_type, held, given[1])):  # fmt: skip
+                continue
             differ = int((exact != wrong).sum())
-            largest = max(left.ravel().tolist(), key=abs, default=0)
-            told = {"count": differ, "elements": exact.size, "largest": largest}
-            return told if np.array_equal(held, left) else {**told, "type": "int32"}
+            largest = max(given[0].ravel().tolist(), key=abs, default=0)
+            told: dict[str, Any] = {"count": differ, "elements": exact.size, "largest": largest}
+            told |= {} if inner == name else {"divides": inner}
+            return told if np.array_equal(held, given[0]) else {**told, "type": "int32"}
     return {}
+
+
+def _divide_in_float32(op_type: str, left: Array, right: Array) -> list[Array]:
+    a, b = left.astype(np.float32), right.astype(np.float32)
+    with np.errstate(all="ignore"):
+        return [found for make in _IN_FLOAT32[op_type] if np.isfinite(found := make(a, b)).all()]
+
+
+def _gives(
+    inner: str, result: Array, follow: Callable[[Mapping[str, Array]], Array | None] | None, kind: Any, wrong: Array
+) -> bool:  # fmt: skip
+    """Return whether a result, with what the region makes of it, is what the target gave."""
+    found = result if follow is None else follow({inner: result.astype(kind)})
+    return found is not None and np.array_equal(found.astype(wrong.dtype), wrong)
+
+
+def _find_whole_numbers(case: Case, operators: Operators, key: str) -> Array | None:
+    """Return the whole numbers that an operator of a region reads: constants, given, or of other operators there."""
+    names = {own: row for row, own in _list_source_names(case.subject).items()}
+    found = operators.constants[key] if key in operators.constants else case.given(names.get(key, key))
+    if found is None and (compute := _make_exact_evaluator(dataclasses.replace(case, name=names.get(key, key)))):
+        found = compute({})
+    return None if found is None or np.asarray(found).dtype.kind not in "iu" else np.asarray(found)
 
 
 _IN_FLOAT32: Mapping[str, tuple[Callable[[Array, Array], Array], ...]] = {

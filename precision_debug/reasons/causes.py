@@ -613,8 +613,14 @@ CAUSES: Mapping[str, Cause] = {
                 "其 {elements} 个整数中有 {count} 个与以 float32 计算"
                 "（输入最大为 {largest}，在 {type} 中回绕）所得完全相同",
             ),
+            "divides": Wording(
+                "the whole numbers of `{divides}` are divided in float32: {count} of its {elements} numbers differ"
+                " exactly as that makes them of numbers up to {largest}",
+                "`{divides}` 的整数以 float32 相除："
+                "其 {elements} 个数中有 {count} 个与由此（输入最大为 {largest}）所得完全相同",
+            ),
         },
-        evidence={"count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT},
+        evidence={"count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT, "divides": _TEXT},
     ),
     "flips": Cause(
         en="decisions flip", zh="判定翻转",
