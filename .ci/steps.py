@@ -119,16 +119,16 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         Step(name="mypy", clone="third", cores=0, after=[frameworks], script=f"""
             {gives_way} -m mypy --cache-dir "{_shared_folder()}/ci-mypy"
         """),
-        # in the second clone all modules are compiled, and the assertions of most tests rewritten
-        Step(name="slow tests", clone="second", cores=0, after=[frameworks], outcomes=slow, script=f"""
+        Step(name="slow tests", clone="third", cores=0, after=[frameworks], outcomes=slow, script=f"""
             {gives_way} -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
         """),
-        Step(name="tests with vLLM", clone="second", cores=0, after=[frameworks], outcomes=vllm, script=f"""
+        Step(name="tests with vLLM", clone="third", cores=0, after=[frameworks], outcomes=vllm, script=f"""
             PRECISION_DEBUG_VLLM_PYTHON="$(.ci/vllm {sys.executable})"
             export PRECISION_DEBUG_VLLM_PYTHON
             [ -z "$PRECISION_DEBUG_VLLM_PYTHON" ] || {gives_way} -m pytest -q --durations=25 \\
                 tests/test_vllm.py tests/test_vllm_contract.py --outcomes="{vllm}"
         """),
+        # in the second clone all modules are compiled, and the assertions of most tests rewritten
         Step(name="tests with frameworks", clone="second", cores=2, outcomes=full,
              after=[frameworks, second], script=f"""
             {python} -m pytest -q {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
