@@ -12,6 +12,7 @@ import onnx_models
 import pytest
 from approval import holds_approved
 from onnx import helper
+from planted.fifteenth_onnx import CASES as SMOOTHED
 from planted.fourteenth_onnx import CASES
 
 import precision_debug
@@ -317,3 +318,27 @@ def test_what_was_left_out_or_stored_anew_is_told_with_what_is_left(
     first = report.explanation.culprits[0]
     assert (first.cause, first.evidence["left"]) == ("files_differ", pytest.approx(0, abs=1e-6))
     assert (first.name, *(first.evidence[key] for key in ("name", "base", "target"))) == told
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("gains_smoothed_and_one_reader_missed", ("n", "n.g", 1.0)),  # two of its readers agree, whatever they read
+        ("weight_norm_folded_over_the_other_axis", ("c", "c", "ReduceL2+Div+Mul+Conv")),  # no attribute: none is said
+        ("shift_folded_into_a_padded_filter", ("c", "c", "Mul+Add+Conv")),  # no bias: without padding it is right
+        ("chance_of_a_chance", ("y", "y", "logits")),  # one operator more, of the kind that reads it
+    ],
+)
+def test_what_was_folded_smoothed_or_put_between_is_told_by_what_is_so(
+    case: str, told: tuple[Any, ...], tmp_path: Path
+) -> None:
+    one = next(one for one in SMOOTHED if one.name == case)
+    made, base, feeds = one.make(tmp_path)
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="ort_fp32", baseline="ort_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.cause, only.name, only.evidence["name"], only.evidence["base"]) == ("files_differ", *told)
+    undone = {"undone": "`q_mm`, `k_mm`", "kept": "`v_mm`"}
+    assert {key: only.evidence.get(key) for key in undone} == (undone if only.name == "n" else dict.fromkeys(undone))

@@ -230,12 +230,41 @@ def _is_innocent(subject: Subject, alone: Alone, name: str) -> bool:
     row, own = subject.row_of.get(name), alone.found[name]
     if row is not None and row.comparison is not None and row.comparison.identical:
         return True  # whatever it does with other inputs: here nothing of it is wrong
+    if _makes_up(subject, alone, name):
+        return True
     if own.method == "replayed" and subject.broken(name) and may_be_handed_nan(subject, name):
         return True  # of which nobody saw what it was given
     turned = bool(own.flips) and (subject.two_files or _turns_into_whole_numbers(subject, name, own))
     more = turned or subject.far(own.rel_l2, own.units, FAR)
     born = own.born_nan + own.born_inf > 0  # by a cast of the target alone, on the way to it
     return subject.moves_on(name) and not more and not born
+
+
+def _makes_up(subject: Subject, alone: Alone, name: str) -> bool:
+    """Return whether an operator of another file gives what the baseline's gives only because its inputs differ, too:
+    nothing behind it reads an error from it."""
+    row, own = subject.row_of.get(name), alone.found.get(name)
+    if row is None or own is None or not subject.two_files or row.relative_l2 is None or row.non_finite:
+        return False
+    if subject.quantised_file or subject.typical_unit > NARROW:
+        return False  # within a step of few bits much agrees that is not the same
+    agrees = not subject.far(row.relative_l2, subject.error_units(row), BEYOND)
+    return agrees and subject.far(own.rel_l2, own.units, FAR)
+
+
+def _tell_who_makes_up(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """With the readers of a difference of two files that make up for it, and those that do not, where both are."""
+    told = []
+    for one in culprits:
+        readers = [name for name in subject.readers.get(one.name, ()) if name in alone.found]
+        undone = [name for name in readers if _makes_up(subject, alone, name)]
+        rest = [name for name in readers if name not in undone]
+        if one.cause == "files_differ" and undone and rest:
+            sides = {"undone": undone, "kept": rest}
+            names = {key: ", ".join(f"`{name}`" for name in found) for key, found in sides.items()}
+            one = dataclasses.replace(one, evidence={**one.evidence, **names})
+        told.append(one)
+    return tuple(told)
 
 
 def _turns_into_whole_numbers(subject: Subject, name: str, own: Introduced) -> bool:
@@ -258,7 +287,9 @@ def rank(
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
     error behind a division or a root depends on all the others there.
     """
-    found = _rank_culprits(subject, alone, effects, sinks, first, looked, few)
+    found = _tell_who_makes_up(
+        subject, alone, _rank_culprits(subject, alone, effects, sinks, first, looked, few)
+    )
     wrong = [sink.name for sink in sinks if sink.is_output and sink.name in looked]
     if found or first not in subject.row_of or not subject.descendants(first) & set(wrong):
         return found

@@ -15,7 +15,7 @@ import numpy as np
 from ..numbers.blocks import iterate_blocks, measure_norm
 from ..numbers.narrowing import is_rounding
 from ..numbers.number_types import find_promise
-from ..onnx.types import FLATTENS, shortest_float
+from ..onnx.types import FLATTENS, says_nothing, shortest_float
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
@@ -87,6 +87,8 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             difference = _find_operator_before_constant(subject, meta, row, mine, theirs) or _compare_operators(
                 mine, theirs, meta.name, _count_axes(subject, meta), case
             )
+            if difference and say("is_missing") in (difference["base"], difference["target"]):
+                difference = _find_folded_operators(subject, name, difference, theirs) or difference
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
@@ -97,6 +99,21 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             return difference
     around = (_compare_enclosing_operators(baseline, target, mine, theirs) for _, _, _, mine, theirs in parts)
     return next((found for found in around if found), {}) or (_find_left_out(subject, case) if case is not None else {})
+
+
+def _find_folded_operators(subject: Subject, name: str, difference: Evidence, theirs: Operator) -> Evidence:
+    """Return the whole form in place of a constant that one side lacks, where the target's file lacks operators of the
+    region too: they were folded, and that constant came of it. {} elsewhere."""
+    target, there = subject.operators()[1], {*subject.partner.values()}
+    gone = [
+        meta for meta in subject.region_of.get(name, ())
+        if meta.name != name and meta.name not in there and _acts(meta.op_type)
+        and (target is None or target.operator(meta.name) is None)
+    ]  # fmt: skip
+    if not gone or difference["what"] != say("a_constant"):
+        return {}
+    form = "+".join(meta.op_type for meta in subject.region_of[name])
+    return {"what": say("an_operator"), "name": name, "base": form, "target": theirs.op_type}
 
 
 def _find_left_out(subject: Subject, case: Case) -> Evidence:
@@ -536,7 +553,12 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
             waiting += one.inputs
     region = subject.region_of.get(name, ())
     own = Counter((meta.op_type, meta.dtype) for meta in region)
-    more = [meta for meta in between if not own[meta.op_type, meta.dtype] and _acts(meta.op_type)]
+    last, more = subject.targets.get(row.target_name), list[TensorMeta]()
+    for meta in (*([last] if last is not None else []), *between):  # each stands for one of the baseline's
+        if own[meta.op_type, meta.dtype]:
+            own[meta.op_type, meta.dtype] -= 1
+        elif meta is not last and _acts(meta.op_type):
+            more.append(meta)
     if len(region) > 1:  # an engine that fuses several writes operators of its own; it casts nothing that was not cast
         more = [meta for meta in more if "cast" in meta.op_type.lower()]
     if not more:
@@ -672,6 +694,8 @@ def _compare_operators(
                 told = [say("axis_and_behind", axis=str(one.attributes.get("axis"))) if own else
                         str(one.attributes.get("axis")) for one, own in ((mine, first), (theirs, second))]  # fmt: skip
                 return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
+            continue
+        if None in (first, second) and says_nothing(key, second if first is None else first):
             continue
         if (
             first != second

@@ -667,7 +667,7 @@ def _measure_group_share(
 
 def _merge_group(subject: Subject, first: Culprit, same: Sequence[Culprit], share: float | None) -> Culprit:
     where = {one.evidence.get("from") or one.name for one in same} - {first.evidence.get("from") or first.name}
-    others = sorted(where, key=lambda name: subject.order.get(name, 0)) or [one.name for one in same]
     kept = dict.fromkeys(first.keep) | {name: None for one in same for name in one.keep if name != one.amplifier}
-    evidence = {**first.evidence, "too": ", ".join(f"`{name}`" for name in others)}
+    others = ", ".join(f"`{name}`" for name in sorted(where, key=lambda name: subject.order.get(name, 0)))
+    evidence = {**first.evidence, **({"too": others} if others else {})}  # what only reads that tensor has none itself
     return dataclasses.replace(first, evidence=evidence, share=share, keep=tuple(kept))

@@ -88,6 +88,13 @@ def with_defaults(
     return found
 
 
+def says_nothing(key: str, value: Any) -> bool:
+    """Return whether an attribute of a window says what holds where a file leaves it out: of a weight that is computed
+    nobody knows the window."""
+    each = _EACH_SIDE.get(key)
+    return key == "kernel_shape" or (each is not None and isinstance(value, list) and {*value} <= {each})
+
+
 @functools.lru_cache(maxsize=512)
 def _read_schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], frozenset[str]]:
     """Return an operator's defaults, and the names of all its attributes."""

@@ -101,8 +101,14 @@ CAUSES: Mapping[str, Cause] = {
             "{what} {name} is {base} in the baseline's and {target} in the target's",
             "{what} {name} 在基线中为 {base}，在目标中为 {target}",
         ),
+        instead={"undone": Wording(
+            "{what} {name} is {base} in the baseline's and {target} in the target's, which is undone in {undone}, but"
+            " not in {kept}",
+            "{what} {name} 在基线中为 {base}，在目标中为 {target}，这一差异在 {undone} 中被抵消，而在 {kept} 中没有",
+        )},
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
+            "undone": _TEXT, "kept": _TEXT,
         },
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",
