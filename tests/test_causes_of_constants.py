@@ -491,3 +491,19 @@ def test_healthy_weights_of_4_bits_lose_what_4_bits_lose_in_every_arithmetic(tmp
     assert told.expected is not None
     assert told.actual is not None
     assert 0.5 < float(told.actual) / float(told.expected) < 2
+
+
+def test_what_only_reads_the_channel_that_takes_the_range_has_none_of_its_own(tmp_path: Path) -> None:
+    """The fifth of its own eight channels is as large as the others; it is the fifth of what it reads that is not."""
+    g = Graph(seed=1)
+    g.input("x", g.random.normal(size=(1, 3, 12, 12)).astype(np.float32))
+    y = g.op("Relu", [g.conv("x", 3, 16, "a")], "r")
+    g.weights["a.w"][5] *= 300
+    g.conv(y, 16, 8, "h")
+    g.weights["h.w"][:, 5] /= 300
+    model = g.save(tmp_path / "m.onnx", [g.op("Relu", ["h"], "y")])
+    report = precision_debug.compare(model, run_mode="ort_int8", inputs=g.feeds)
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.name, only.cause, only.evidence.get("channel")) == ("r", "outlier_channel", 5)
+    assert "too" not in only.evidence

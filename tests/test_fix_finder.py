@@ -17,6 +17,7 @@ from approval import begins_approved, holds_approved, is_approved
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+from planted.fifteenth_onnx import CASES as BLIND
 from planted.onnx_faults import Graph
 
 import precision_debug
@@ -29,6 +30,7 @@ from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT, PASTE, search_command
 from precision_debug.report.tried import describe_tried
+from precision_debug.report.words import format_figure
 from precision_debug.run import fixes, trials
 from precision_debug.run.criterion import Sample
 from precision_debug.run.fix_finder import FixFinder
@@ -469,3 +471,22 @@ def test_a_fix_counts_the_operators_that_its_option_names(tmp_path: Path) -> Non
     assert kept is not None
     assert kept.keys == tuple(kept.settings["nodes_to_exclude"]) == ("node_square", "node_less")
     assert kept.of == 5
+
+
+def test_what_brings_an_error_within_bounds_is_not_called_no_help(tmp_path: Path) -> None:
+    """Two products in 4 bits, off by what 4 bits cost: nobody is looked for, and either of them kept is enough."""
+    one = next(one for one in BLIND if one.name == "head_in_four_bits")
+    model, _, feeds = one.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ort_int4", inputs=feeds)
+    assert report.explanation is not None
+    assert (report.explanation.candidates, report.explanation.culprits) == (0, ())
+    (lead, *_) = lead_sentences(report)
+    assert format_figure(report.explanation.unit) in lead.en  # what such a rounding costs, and no operator's share
+    tried = describe_tried(report)
+    assert tried is not None
+    assert report.to_keep is not None
+    assert report.to_keep.tried is not None
+    (least,) = report.to_keep.tried.trade
+    assert (least.error or 1) < (report.to_keep.tried.allowed or 0) == 0.1
+    assert "as expected" in tried.en
+    assert "none of them" not in tried.en

@@ -258,12 +258,10 @@ def _tell_who_makes_up(subject: Subject, alone: Alone, culprits: Sequence[Culpri
     for one in culprits:
         readers = [name for name in subject.readers.get(one.name, ()) if name in alone.found]
         undone = [name for name in readers if _makes_up(subject, alone, name)]
-        rest = [name for name in readers if name not in undone]
-        if one.cause == "files_differ" and undone and rest:
-            sides = {"undone": undone, "kept": rest}
-            names = {key: ", ".join(f"`{name}`" for name in found) for key, found in sides.items()}
-            one = dataclasses.replace(one, evidence={**one.evidence, **names})
-        told.append(one)
+        sides = {"undone": undone, "kept": [name for name in readers if name not in undone]}
+        both = one.cause == "files_differ" and all(sides.values())
+        names = {key: ", ".join(f"`{name}`" for name in found) for key, found in sides.items() if both}
+        told.append(dataclasses.replace(one, evidence={**one.evidence, **names}))
     return tuple(told)
 
 

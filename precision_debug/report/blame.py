@@ -358,6 +358,13 @@ def diffuse_sentence(explanation: Explanation) -> Text:
     """That nobody is to blame: what all add up to, or that one alone does what the others do without it."""
     if explanation.overlap is not None:
         return _overlapping_sentence(explanation, explanation.overlap)
+    if not explanation.candidates and explanation.actual is not None and explanation.unit is not None:
+        off, unit = format_figure(explanation.actual), format_figure(explanation.unit)
+        return Text(
+            f"No culprit was looked for: the outputs are off by {off} (Rel L2), and rounding once to this type costs"
+            f" {unit}.",
+            f"未归因：各输出的相对 L2 误差最大为 {off}，而舍入到该类型一次就损失 {unit}。",
+        )
     tried, sets = _tried_operators_text(explanation), _repaired_sets_sentence(explanation)
     return Text(
         f"Diffuse: no single culprit. The rounding of many operators adds up to the error: {tried.en}{sets.en}.",

@@ -8,7 +8,7 @@ from ..explain import bound_of_many
 from ..explain.criteria import HALF
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
-from ..search.fix import ENGINE_OPTION, UNCOMPILED, ToKeep, TriedFix
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, ToKeep, TradePoint, TriedFix
 from ..search.offer import gives_up_most
 from .model import Report
 from .words import count, explain_reason, format_count, format_figure, were
@@ -234,10 +234,12 @@ def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
         " 降到一半以下且其余部分仍为低精度"
     )
     if tried.trade:
+        lefts = [(point, _expected_point(tried, point)) for point in tried.trade]
         en += "; the best of them left " + ", ".join(
-            f"{format_error(point.error)} with {count(point.kept)} of {count(kept.of)} kept" for point in tried.trade
+            f"{format_error(point.error)} with {count(point.kept)} of {count(kept.of)} kept{so.en}"
+            for point, so in lefts
         )
-        best = (f"保留 {count(point.kept)} 个时为 {_format_error_zh(point.error)}" for point in tried.trade)
+        best = (f"保留 {count(point.kept)} 个时为 {_format_error_zh(point.error)}{so.zh}" for point, so in lefts)
         zh += f"；其中最好的：{'、'.join(best)}"
     if tried.whole_ran:
         all_en = f"all {count(kept.of)} {units.en}" if kept.of > 1 else f"the only {units.en.removesuffix('s')}"
@@ -252,13 +254,23 @@ def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
     if any(point.error is not None and point.error <= half for point in tried.trade):
         ran = describe_low_before(tried.was)
         en, zh = f"{en}{ran.en}", f"{zh}{ran.zh}"
-    elif tried.each and tried.whole is not None and tried.whole <= half:
+    elif tried.each and tried.whole is not None and tried.whole <= half and not any(
+        _expected_point(tried, point).en for point in tried.trade
+    ):
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
     if tried.stopped is not None:
         en += f"; no further set was run after {format_figure(tried.stopped)} s (--explain full goes on)"
         zh += f"；{format_figure(tried.stopped)} 秒后未再试运行（--explain full 会继续）"
     return Text(f"{en}.", f"{zh}。")
+
+
+def _expected_point(tried: TriedFix, point: TradePoint) -> Text:
+    """That what a set left is as expected, though no half of what was; "" where it is more."""
+    if tried.allowed is None or point.error is None or point.error > tried.allowed:
+        return same("")
+    limit = format_figure(tried.allowed)
+    return Text(f", as expected (up to {limit})", f"（符合预期，不超过 {limit}）")
 
 
 def describe_giving_up(was: Executed | None, still: Executed | None, kept: int, of: int) -> Text:

@@ -594,7 +594,7 @@ def raw_pixels_in_bfloat16(g: Graph) -> Sequence[str]:
     return [g.conv(x, 8, 4, "y")]
 
 
-@case("cancellation", "ort_bf16_sim", "next later", ROUNDS, extra="next later step now")
+@case("cancellation", "ort_bf16_sim", "now next later", ROUNDS, extra="next later step now")
 def derivative_of_a_field_by_differences(g: Graph) -> Sequence[str]:
     """(f(x + h) - f(x)) / h with h = 1/64 of a field about 1: bfloat16 steps there by 1/128, half the difference."""
     x = g.input("x", g.random.uniform(0.5, 1.5, size=(1, 1, 64)).astype(np.float32))
@@ -618,7 +618,7 @@ def rows_that_nobody_reads(g: Graph) -> Sequence[str]:
     return [g.dense(x, 32, 4, "y")]
 
 
-@case("coarse", "ort_int4", "y_mm y", f"constant_scale few_bits cancels amplifies {COARSE}", extra="y_mm y n")
+@case("coarse", "ort_int4", "y_mm y", f"constant_scale few_bits amplified {COARSE}", extra="y_mm y n")
 def weights_about_one_in_four_bits(g: Graph) -> Sequence[str]:
     """Weights of 1 +- 0.03 in steps of 1/8 are all alike, and a norm behind asks for what sets them apart."""
     x = g.op("Relu", [g.dense(_fed(g, 16, 32), 32, 128, "a")], "r")
@@ -627,9 +627,9 @@ def weights_about_one_in_four_bits(g: Graph) -> Sequence[str]:
     return [g.op("Tanh", [g.norm(y, 32, "n")], "z")]
 
 
-@case("healthy", "ort_int4")
+@case("noise", "ort_int4", status=1)
 def head_in_four_bits(g: Graph) -> Sequence[str]:
-    """Two products of plain weights, as exact as 4 bits allow."""
+    """Two products of plain weights, as exact as 4 bits allow: off by 0.134, beyond the 0.1 that a mode may be off."""
     return [g.dense(g.op("Relu", [g.dense(_fed(g, 16, 64), 64, 128, "a")], "r"), 128, 32, "y")]
 
 
@@ -662,7 +662,7 @@ def peaks_that_entropy_keeps(g: Graph) -> Sequence[str]:
     return [g.op("Conv", [heat, k(g, "y.w", g.random.uniform(0.1, 0.3, size=(2, 4, 1, 1)))], "y")]
 
 
-@case("coarse", "ov_int8", "h q_mm q n", f"packed constant_scale {COARSE}", extra="h q_mm q n r a y")
+@case("coarse", "ov_int8", "r h", f"packed constant_scale {COARSE}", extra="h r a y")
 def one_loud_channel_by_nncf(g: Graph) -> Sequence[str]:
     """One channel of sixteen is 300 times as loud and read 300 times as softly: a scale leaves little of the others."""
     x = g.conv(_fed(g, 1, 3, 12, 12), 3, 16, "a")
@@ -708,11 +708,11 @@ def _saved(small: bool) -> Make:
 
 
 def ir_whose_small_filters_became_nought() -> None:
-    """save_model's halves: three of eight filters of 1e-8 become 0 or 6e-8, and what follows lifts them to size."""
+    """save_model's halves: three of eight filters of 1e-8 become 0 or 6e-8, and what lifts them 65504, not 2e7."""
 
 
 def ir_in_halves() -> None:
-    """The same with filters of plain sizes: off by their rounding alone."""
+    """The same with filters of plain sizes: off by their rounding alone, which is told, as of any converted file."""
 
 
 def _bytes(name: str, change: Callable[[Any, bytes], bytes]) -> Make:
@@ -776,9 +776,10 @@ def digits_with_activations_in_sixteen_bits() -> None:
 
 
 CASES += [
-    labelled(ir_whose_small_filters_became_nought, "", "converter", "ov_opt", "c",
+    labelled(ir_whose_small_filters_became_nought, "", "converter", "ov_opt", "even c",
              f"held_narrower weight_underflow {DIFFER}", make=_saved(True), baseline="ort_fp32", extra="c even"),
-    labelled(ir_in_halves, "", "healthy", "ov_opt", "", "", make=_saved(False), baseline="ort_fp32"),
+    labelled(ir_in_halves, "", "converter", "ov_opt", "y c r", "held_narrower", make=_saved(False), baseline="ort_fp32",
+             extra="y c r"),
     labelled(bias_of_the_third_layer_in_the_second, "", "converter", "tflite_fp32", "pool_input_nhwc", DIFFER,
              make=_bytes("digits_float32", _bias), baseline="tflite_fp32", facts=["conv2_conv_bias"]),
     labelled(classes_moved_by_one, "", "converter", "tflite_opt", "logits", DIFFER,
