@@ -26,12 +26,8 @@ from .undo import LEFT, Case, measure_left_of, measure_left_when
 from .units import BEYOND, NARROW, unit_of
 
 __all__ = [
-    "find_file_difference",
-    "find_narrower_constants",
-    "find_other_operator",
-    "find_other_shapes",
-    "find_other_weight",
-]
+    "find_file_difference", "find_narrower_constants", "find_other_operator", "find_other_shapes", "find_other_weight",
+]  # fmt: skip
 
 
 # What the operators of two files do not share: a constant, an attribute, what they read.
@@ -105,14 +101,12 @@ def _find_folded_operators(subject: Subject, name: str, difference: Evidence, th
     """Return the whole form in place of a constant that one side lacks, where the target's file lacks operators of the
     region too: they were folded, and that constant came of it. {} elsewhere."""
     target, there = subject.operators()[1], {*subject.partner.values()}
-    gone = [
-        meta for meta in subject.region_of.get(name, ())
-        if meta.name != name and meta.name not in there and _acts(meta.op_type)
-        and (target is None or target.operator(meta.name) is None)
-    ]  # fmt: skip
+    region = subject.region_of.get(name, ())
+    mine = [one for one in region if one.name not in (name, *there) and _acts(one.op_type)]
+    gone = target is not None and any(target.operator(one.name) is None for one in mine)
     if not gone or difference["what"] != say("a_constant"):
         return {}
-    form = "+".join(meta.op_type for meta in subject.region_of[name])
+    form = "+".join(meta.op_type for meta in region)
     return {"what": say("an_operator"), "name": name, "base": form, "target": theirs.op_type}
 
 
@@ -293,10 +287,8 @@ def _find_difference_beside_rounding(baseline: Replacer, target: Replacer, row: 
     mine, theirs = baseline.operator(name), target.operator(row.target_name) if row is not None else None
     if mine is None or theirs is None or mine.op_type != theirs.op_type:  # an engine fuses as it likes
         return {}
-    found = _compare_operators(
-        dataclasses.replace(mine, parameters={}), dataclasses.replace(theirs, parameters={}), name
-    )
-    if found:
+    bare, other = (dataclasses.replace(one, parameters={}) for one in (mine, theirs))
+    if found := _compare_operators(bare, other, name):
         return found
     for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=False):
         b, t = np.asarray(first), np.asarray(second)
@@ -497,8 +489,7 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
     fewer = bool(mapped) and {*mapped} < {*meta.inputs} and theirs.op_type == meta.op_type
     if mapped == tuple(meta.inputs) or (gone and not fewer):
         return {}
-    what = {"what": say("an_input"), "name": meta.name}
-    return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
+    return {"what": say("an_input"), "name": meta.name, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
 
 
 def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Operator) -> Evidence:
@@ -601,12 +592,8 @@ def _find_other_attribute(mine: Operator, theirs: Operator) -> Evidence:
     for key in sorted((own.keys() & others.keys()) | ((own.keys() | others.keys()) & _OFF)):
         b, t = own.get(key, (0.0,)), others.get(key, (0.0,))
         if len(b) == len(t) and not np.allclose(t, b, rtol=2e-3, atol=1e-9):
-            return {
-                "what": say("an_attribute"),
-                "name": key,
-                "base": str(_shorten_values(b)),
-                "target": str(_shorten_values(t)),
-            }
+            base, there = (str(_shorten_values(one)) for one in (b, t))
+            return {"what": say("an_attribute"), "name": key, "base": base, "target": there}
     scalars = [
         [(key, float(array.reshape(-1)[0])) for key, array in ((k, np.asarray(v)) for k, v in one.parameters.items())
          if array.dtype.kind == "f" and array.size == 1]
@@ -682,9 +669,7 @@ def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
 def _compare_operators(
     mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
 ) -> Evidence:
-    """case: see ``find_file_difference``. axes: how many the first tensor that it reads and its result have; None
-    where that is
-    not known."""
+    """case: see ``find_file_difference``. axes: see ``_count_axes``."""
     if mine.op_type != theirs.op_type:
         return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
     for key in sorted({*mine.attributes, *theirs.attributes}):
@@ -717,12 +702,8 @@ def _compare_operators(
         b, t = np.asarray(first), np.asarray(second)
         if b.shape != t.shape:
             turned = _find_transposition(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
-            return turned or {
-                "what": say("a_constant"),
-                "name": _name_constant(key, other),
-                "base": f"shape {list(b.shape)}",
-                "target": f"shape {list(t.shape)}",
-            }
+            what = {"what": say("a_constant"), "name": _name_constant(key, other)}
+            return turned or {**what, "base": f"shape {list(b.shape)}", "target": f"shape {list(t.shape)}"}
         pairs.append(_Pair(key=key, base=b, other=other, target=t))
     return _exchange_constants(case, pairs)
 
