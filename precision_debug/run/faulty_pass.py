@@ -54,7 +54,7 @@ def with_faulty_pass(
     named = explanation.culprits
     # a pass that computes the same in another order rounds elsewhere: what makes that large is not a fault of the pass
     guilty = tuple(one for one in named if CAUSES[one.cause].is_its_own)
-    if any(one.cause in ("inputs_differ", "saturating_sums") for one in named) or (named and not guilty and not asked):
+    if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
     unexplained = any(CAUSES[one.cause].by_a_pass for one in guilty)
     if not asked and (_count_work(subject, target) > _WORK or (is_narrow(target.precision) and not unexplained)):
