@@ -47,7 +47,7 @@ BATCHES = {
     "thirteenth": ("thirteenth_onnx", "thirteenth_torch"),
     "where": ("where_it_hurts",),
     "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
-    "fifteenth": ("fifteenth_onnx",),
+    "fifteenth": ("fifteenth_onnx", "fifteenth_torch", "fifteenth_others"),
 }
 
 
