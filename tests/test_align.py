@@ -272,3 +272,13 @@ def test_only_a_clamp_of_one_input_gives_what_it_read() -> None:
         result = align([norm, reader], [here])
         assert bool(result.pairs) is found
         assert bool(result.refused) is not found
+
+
+def test_the_only_outputs_are_partners_where_a_dimension_is_dynamic() -> None:
+    def output(name: str, *shape: int | str) -> TensorMeta:
+        return TensorMeta(name=name, op_type="add", dtype="float32", shape=shape, is_output=True)
+
+    base = [output("output", 2, 8, 4)]
+    assert align(base, [output("add_1", "dim0", 8, 4)], two_files=True).pairs["add_1"].base.name == "output"
+    assert not align(base, [output("add_1", "dim0", 8, 5)], two_files=True).pairs
+    assert not align(base, [output("add_1", "dim0", 8)], two_files=True).pairs

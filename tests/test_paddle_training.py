@@ -105,3 +105,20 @@ def test_whole_steps_are_refused_in_a_line(tmp_path: Path) -> None:
     optimiser = paddle.optimizer.SGD(0.1, parameters=net.parameters())
     with raises_approved(UsageError):
         precision_debug.training(net, optimiser, record=tmp_path, steps=[1])
+
+
+@pytest.mark.parametrize("kept", [5, 12])
+def test_gradients_that_are_no_longer_cleared_are_told(tmp_path: Path, kept: int) -> None:
+    """kept: from this step on; of 12."""
+    paddle.seed(3)
+    net = paddle.nn.Sequential(paddle.nn.Linear(6, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 1))
+    optimiser: Any = paddle.optimizer.SGD(0.01, parameters=net.parameters())
+    drawn = np.random.default_rng(0)
+    with precision_debug.training(net, optimiser, record=tmp_path, every=1):
+        for step in range(12):
+            net(paddle.to_tensor(drawn.normal(size=(16, 6)).astype(np.float32))).square().mean().backward()
+            optimiser.step()
+            if step < kept:
+                optimiser.clear_grad()
+    found = find_first_departure(read_log(tmp_path))
+    assert (found is None) if kept == 12 else (found is not None and (found.what, found.step) == ("kept", kept + 1))

@@ -17,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from planted import fifteenth_others
 from planted.fourteenth_others import LOOPS, Loop
 from torch import nn
 from torch.nn import functional
@@ -156,8 +157,22 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
     assert f"第 {step} 步" in capsys.readouterr().out or what == "undecayed" or found.usual == 1
 
 
-@pytest.mark.parametrize("one", LOOPS, ids=lambda one: one.name)
-def test_loops_of_the_fourteenth_batch(one: Loop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+OPEN = {
+    "average_that_is_not_taken_back": "what changes parameters between two steps is not looked at",
+    "moments_that_a_resume_lost": "an optimiser's state is not logged",
+}
+
+
+def _loops_of_blind_batches() -> list[Any]:
+    found = [*LOOPS, *fifteenth_others.LOOPS]
+    return [pytest.param(one, id=one.name, marks=pytest.mark.xfail(reason=OPEN[one.name], strict=True))
+            if one.name in OPEN else pytest.param(one, id=one.name) for one in found]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", _loops_of_blind_batches())
+def test_loops_of_blind_batches(one: Loop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if "paddle" in one.name:
+        pytest.importorskip("paddle", reason="paddle is not installed")
     one.run(tmp_path)
     assert main(["training", str(tmp_path), "--lang", "en"]) == one.status
     told = capsys.readouterr().out

@@ -165,7 +165,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     else:
         module = model.module if where is None else model.module.to(where)
     doubts: tuple[Doubt, ...] = ()
-    if model.kind != "exported" and module.training and not setting(options, "training"):
+    if model.kind != "exported" and getattr(module, "training", False) and not setting(options, "training"):
         otherwise = list_changed_by_evaluation(module.named_modules())
         if otherwise:
             doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(otherwise[:6])}),)

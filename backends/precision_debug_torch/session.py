@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import re
 import weakref
@@ -32,6 +33,7 @@ from .engine.quantised_linear import type_of
 from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
+from .engine.training.step import TrainingStep
 from .isolate import Made, Replacing, module_operator, round_as_held
 from .make import Built, arguments_of, make_twin, tensors_of, use_device
 from .model import Model
@@ -180,12 +182,17 @@ class TorchSession:
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer. The constants are the model's own, before the mode cast them."""
         built, meta = self._built, self._meta(name)
+        step = built.module if built is not None and isinstance(built.module, TrainingStep) else None
+        moves = step.find_optimiser(name) if step is not None else None
         if built is None or meta is None:
-            return None
+            return moves[1] if moves is not None and moves[0] == name else None
         module = built.model.module
         made = self._made.get(name)
         if made is not None:
-            return made.operator({**dict(module.named_parameters()), **dict(module.named_buffers())})
+            found = made.operator({**dict(module.named_parameters()), **dict(module.named_buffers())})
+            return found if moves is None else dataclasses.replace(found, inside=moves[0])
+        if moves is not None:
+            return Operator(op_type=meta.op_type, inside=moves[0])
         path = meta.node.partition("@")[0]
         if self._level != "module" or meta.op_type in ("Input", "Output"):
             return None
@@ -257,6 +264,8 @@ class TorchSession:
             else:
                 outputs = dict(iterate_leaves(result, "output"))
             self._skipped = self._skipped or getattr(result, "skipped", False)
+            if isinstance(module, TrainingStep):
+                built.module.optimisers.update(module.optimisers)
         except BaseException as error:
             if failed:
                 raise failed[0] from None

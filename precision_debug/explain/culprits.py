@@ -314,8 +314,8 @@ def _rank_culprits(
     for name, carried in effects.items():
         introduced = alone.found[name]
         effect = _find_deciding_effect(carried, by_name, looked)
-        if effect is None or iterations.get(name) == (0.0, 0.0):
-            continue
+        if effect is None or iterations.get(name) == (0.0, 0.0) or name not in subject.row_of:
+            continue  # the last: of other shapes than the baseline's, because another one before it chose otherwise
         share, measured = iterations.get(name, (effect.share, effect.share))
         effect = dataclasses.replace(effect, share=share)
         born = introduced.born_nan + introduced.born_inf > 0

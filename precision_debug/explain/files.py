@@ -85,6 +85,8 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             )
             if difference and say("is_missing") in (difference["base"], difference["target"]):
                 difference = _find_folded_operators(subject, name, difference, theirs) or difference
+        if difference and difference["what"] == say("an_operator"):  # whose bodies they are in tells why
+            difference = _compare_enclosing_operators(baseline, target, mine, theirs) or difference
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not

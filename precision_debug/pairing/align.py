@@ -282,7 +282,7 @@ class _Pairing:
         """By being the only output without a partner on either side, where both are of one shape and type."""
         base = [meta for meta in self.baseline if meta.is_output and meta.name not in self.taken]
         ours = [meta for meta in self.target if meta.is_output and meta.name not in self.pairs]
-        if len(base) == len(ours) == 1 and (base[0].shape, base[0].dtype) == (ours[0].shape, ours[0].dtype):
+        if len(base) == len(ours) == 1 and base[0].dtype == ours[0].dtype and _may_be_of_one_shape(base[0], ours[0]):
             self.claim(ours[0], base[0], way("outputs of the model, the only ones of this shape and type"))
 
     def by_computation(self) -> None:
@@ -312,6 +312,13 @@ class _Pairing:
             baseline=self.baseline, target=self.target, pairs=self.pairs, rivals=self.rivals, refused=refused,
             missing=missing,
         )  # fmt: skip
+
+
+def _may_be_of_one_shape(first: TensorMeta, second: TensorMeta) -> bool:
+    """Return whether two shapes are one, where a dynamic dimension may be of any size."""
+    if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
+        return first.shape == second.shape
+    return all(a == b or str in (type(a), type(b)) for a, b in zip(first.shape, second.shape, strict=True))
 
 
 def _is_raw_integers(meta: TensorMeta, base: TensorMeta | None) -> bool:

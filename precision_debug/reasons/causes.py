@@ -747,6 +747,10 @@ _THINGS = {
         "{name} and {count} other {count:weight|weights} of the module", "{name}（及该模块的另外 {count} 个权重）"
     ),
     "all_of_another": Wording("{value}, as the whole of the baseline's {name}", "{value}（整体即基线的 {name}）"),
+    "in_other_order": Wording(
+        "{value}, where the same numbers are in another order along axis {axis} ({order})",
+        "{value}（同样的数沿轴 {axis} 的次序不同：{order}）",
+    ),
     "one_of": Wording("{one} of {other}", "{other}的{one}"),
     "tried_each": Wording("{items:;}", "{items:;}"),
     "undone_leaves": Wording(

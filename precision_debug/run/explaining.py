@@ -474,6 +474,7 @@ def _explain_sample(
         explanation, flips = explain.with_choices(explanation, subject)
         for reason in flips:
             work.note(reason)
+    explanation = explain.with_moved_constants(explanation, subject)
     mode = both.target.opening.mode
     if both.target.opening.precision == "float16" and mode is not None:
         notes, doubts = find_inner_sums(subject, mode.accumulates)

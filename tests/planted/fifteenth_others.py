@@ -26,6 +26,9 @@ from planted.fourteenth_others import Loop, _sgd, _trained, llama
 from planted.paddle_faults import IMAGE, TOKENS, _feeds, _linears, _written
 from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
 
+# After the first run: rows' names that a label cannot know; a second overflow behind stream_beyond_the_type's; and
+# attention_written_out_in_bfloat16 is no healthy case: transformers' sdpa leaves a softcap out that eager reads (0.116
+# in float64), and the measure of its label had loaded both alike.
 CASES: list[Thread] = []
 Array = np.ndarray[Any, Any]
 Weights = dict[str, Array]
@@ -108,7 +111,7 @@ def _rows(at: str, *parts: str) -> str:
 _QK = _rows("0", "self_attn.q_proj", "self_attn.k_proj")
 
 
-@folder_of("meta-pytorch/gpt-fast#190", "folders", _QK, "files_differ", model="llama",
+@folder_of("meta-pytorch/gpt-fast#190", "language", _QK, "files_differ", model="llama",
            extra=_QK + " " + _rows("1", "self_attn.q_proj", "self_attn.k_proj"), facts=[r"order|permut|exchang|axis 0"])
 def rotary_pairs_that_were_not_permuted(w: Weights) -> None:
     """Queries' and keys' rows are in the order of the original checkpoint, pairs side by side, in both layers; this
@@ -123,26 +126,25 @@ def _as_table(w: Weights) -> None:
     w["lm_head.weight"] = w["model.embed_tokens.weight"].copy()
 
 
-@folder_of("newly initialized: lm_head.weight", "folders", layer("lm_head"), "files_differ", both=_as_table,
+@folder_of("newly initialized: lm_head.weight", "language", layer("lm_head"), "files_differ", both=_as_table,
            facts=[r"lm_head\.weight"])  # fmt: skip
 def head_that_was_left_to_chance(w: Weights) -> None:
     """The head was tied and is not in the file; the served configuration does not tie it: it is drawn anew."""
     del w["lm_head.weight"]
 
 
-_GAINS = "model.layers.0.input_layernorm model.layers.0.input_layernorm/mul model.layers.0.input_layernorm/mul#1 " \
-    "model.layers.0.input_layernorm/mul#2 model.layers.0.input_layernorm/add " \
-    "model.layers.0.input_layernorm/add#1 model.layers.0.input_layernorm/type_as"  # fmt: skip
+_GAINS = " ".join(f"model.layers.0.input_layernorm{part}" for part in (
+    "", "/mul", "/mul#1", "/mul#2", "/add", "/add#1", "/add#2", "/type_as"))  # fmt: skip
 
 
 def _norms(*layers: str) -> str:
     return " ".join(f"model.layers.{at}.{one}_layernorm{part}" for at in layers for one in (
-        "input", "post_attention", "pre_feedforward", "post_feedforward") for part in ("", "/mul", "/mul#1", "/mul#2",
-                                                                                    "/add", "/add#1", "/type_as"))
+        "input", "post_attention", "pre_feedforward", "post_feedforward") for part in (
+            "", "/mul", "/mul#1", "/mul#2", "/add", "/add#1", "/add#2", "/type_as"))  # fmt: skip
 
 
-@folder_of("Gemma's norms are counted from 0", "folders", _GAINS, "files_differ", model="gemma2",
-           extra=_norms("0", "1") + " model.norm model.norm/mul#1 model.norm/add#1",
+@folder_of("Gemma's norms are counted from 0", "language", _GAINS, "files_differ", model="gemma2",
+           extra=_norms("0", "1") + " model.norm model.norm/mul#1 model.norm/add#1 model.norm/add#2",
            facts=[r"input_layernorm\.weight"])  # fmt: skip
 def gains_that_are_counted_from_one(w: Weights) -> None:
     """This architecture adds 1 to its norms' gains; the file has them with the 1, in all nine norms."""
@@ -171,7 +173,7 @@ _MOE = " ".join(f"model.layers.0.block_sparse_moe.experts.{at}.{part}{end}" for 
     "w1", "w2", "w3") for end in ("", "/linear", "/addmm", "/mm"))  # fmt: skip
 
 
-@folder_of("experts sorted by another key", "folders", _MOE, "files_differ", model="mixtral",
+@folder_of("experts sorted by another key", "language", _MOE, "files_differ", model="mixtral",
            extra=f"{_MOE} {_MOE.replace('layers.0', 'layers.1')}", facts=[r"experts\.[02].*experts\.[02]"])  # fmt: skip
 def experts_without_their_router(w: Weights) -> None:
     """The first and third experts are exchanged in both layers, the router's rows are not."""
@@ -181,7 +183,7 @@ def experts_without_their_router(w: Weights) -> None:
 _MLP = _rows("1", "self_attn.v_proj")
 
 
-@folder_of("structured pruning", "folders", _MLP, "files_differ", extra=_MLP, facts=[r"layers\.1\.self_attn\.v_proj"])
+@folder_of("structured pruning", "language", _MLP, "files_differ", extra=_MLP, facts=[r"layers\.1\.self_attn\.v_proj"])
 def inner_units_in_another_order_beside_stale_values(w: Weights) -> None:
     """The inner units of both layers are in another order, consistently; the second layer's values are 5 % off."""
     drawn = np.random.default_rng(6)
@@ -194,7 +196,7 @@ def inner_units_in_another_order_beside_stale_values(w: Weights) -> None:
     one *= (1 + 0.05 * drawn.normal(size=one.shape)).astype(np.float32)
 
 
-@folder_of("resize_token_embeddings(pad_to_multiple_of)", "healthy", config={"vocab_size": 104}, statuses=(0, 1, 2))
+@folder_of("resize_token_embeddings(pad_to_multiple_of)", "healthy", config={"vocab_size": 104}, status=1)
 def rows_of_padding_behind_the_words(w: Weights) -> None:
     """Eight rows of 0 were added to the vocabulary for the kernels' sake: logits of another width, the first 96 equal.
     That any operator computes something else is false."""
@@ -211,18 +213,24 @@ def _massive(w: Weights) -> None:
         w[name][7] *= 0.1
 
 
-_DOWN = _rows("0", "mlp.down_proj") + "model.layers.0/add#1 model.layers.0/add"
+_DOWN = _rows("0", "mlp.down_proj") + " model.layers.0/add#1 model.layers.0/add"
 
 
 @folder_of("bfloat16 in half", "overflow", _DOWN, "overflow weight_overflow", mode="torch_fp16", both=_massive,
-           alone=True, extra=_DOWN, offered=True)  # fmt: skip
+           alone=True, fix=False, extra=_DOWN + " " + _DOWN.replace("layers.0", "layers.1") + " model.layers.1.mlp/mul"
+           " model.layers.1/add#2 model.layers.1/add")  # fmt: skip
 def stream_beyond_the_type(w: Weights) -> None:
     """The same folder in float16: one channel of the first layer's down projection is beyond 65504."""
 
 
-@folder_of("eager and sdpa", "healthy", model="gemma2", how="eager", mode="torch_bf16")
+_SOFT = " ".join(f"model.layers.0.self_attn/{one}" for one in ("view#4", "mul#2", "div", "tanh", "matmul", "softmax"))
+
+
+@folder_of("eager and sdpa", "language", _SOFT, f"{DIFFER} unfound", model="gemma2", how="eager", mode="torch_bf16",
+           extra=f"{_SOFT} {_SOFT.replace('layers.0', 'layers.1')}", fix=False)  # fmt: skip
 def attention_written_out_in_bfloat16(w: Weights) -> None:
-    """Attention written out in bfloat16 beside the trainer's in float32: as far off as the type is."""
+    """Attention written out, which reads the configuration's softcap, in bfloat16 beside the trainer's kernel, which
+    leaves it out, in float32. That the type is too coarse is false."""
 
 
 # --- GGUF files
@@ -279,14 +287,14 @@ def _four_bits(one: Array) -> Array:
     return ((whole - 8) * size).reshape(one.shape)
 
 
-@gguf("gate and up", "gguf", "ffn_gate-0 ffn_up-0", "files_differ", extra="ffn_gate-0 ffn_up-0",
+@gguf("gate and up", "language", "ffn_gate-0 ffn_up-0", "files_differ", extra="ffn_gate-0 ffn_up-0",
       facts=[r"ffn_(gate|up).*ffn_(gate|up)"])  # fmt: skip
 def gate_and_up_exchanged(w: Weights) -> None:
     """The first layer's gate and up matrices are exchanged."""
     w["blk.0.ffn_gate.weight"], w["blk.0.ffn_up.weight"] = w["blk.0.ffn_up.weight"], w["blk.0.ffn_gate.weight"]
 
 
-@gguf("llama.cpp#17980", "gguf", "Kcur-0 Kcur-1", "files_differ", extra="Kcur-0 Kcur-1", facts=[r"attn_k\.weight"])
+@gguf("llama.cpp#17980", "language", "Kcur-0 Kcur-1", "files_differ", extra="Kcur-0 Kcur-1", facts=[r"attn_k\.weight"])
 def keys_of_both_layers_exchanged(w: Weights) -> None:
     """The keys' matrices of the two layers are exchanged, all else is as it was."""
     w["blk.0.attn_k.weight"], w["blk.1.attn_k.weight"] = w["blk.1.attn_k.weight"], w["blk.0.attn_k.weight"]
@@ -374,14 +382,14 @@ _FIRST = "matmul_0@Linear add_0@Linear matmul_0@Linear_0 add_0@Linear_0 matmul_1
     "add_1@Linear_1 add_1@Linear"  # fmt: skip
 
 
-@program("names of state", "paddle", "cpu_fp32", _FIRST, "files_differ", parts=_linears("a", "b", "c"),
+@program("names of state", "port", "cpu_fp32", _FIRST, "files_differ", parts=_linears("a", "b", "c"),
          base=three_layers_and_gelu, change=_exchanged, extra=_FIRST, facts=[r"linear_0.*linear_1"])  # fmt: skip
 def two_layers_exchanged(net: Any, x: Any) -> Any:
     """The first two layers of three are exchanged, weights and biases."""
     return three_layers_and_gelu(net, x)
 
 
-@program("gelu(approximate)", "paddle", "cpu_fp32", "gelu_0 gelu_0@GELU gelu", DIFFER, parts=_linears("a", "b", "c"),
+@program("gelu(approximate)", "port", "cpu_fp32", "gelu_0 gelu_0@GELU gelu", DIFFER, parts=_linears("a", "b", "c"),
          base=three_layers_and_gelu, extra="gelu_0 gelu_1", facts=[r"approximate"])  # fmt: skip
 def gelu_of_the_other_kind(net: Any, x: Any) -> Any:
     """Both GELUs are by tanh in one file and by erf in the other: off by 3e-4."""
@@ -416,7 +424,7 @@ def _by_the_batch(nn: Any) -> dict[str, Any]:
     return {**_convs(nn), "n": nn.BatchNorm2D(8, use_global_stats=False)}
 
 
-@program("use_global_stats", "paddle", "cpu_fp32", "batch_norm_0 batch_norm_0@BatchNorm2D batch_norm__0 "
+@program("use_global_stats", "port", "cpu_fp32", "batch_norm_0 batch_norm_0@BatchNorm2D batch_norm__0 "
          "batch_norm__0@BatchNorm2D", f"{DIFFER} unfound", parts=_by_the_batch, base_parts=_convs,
          base=picture_with_a_norm, shape=IMAGE, extra="batch_norm_0@BatchNorm2D batch_norm__0")  # fmt: skip
 def norm_of_the_batch_at_hand(net: Any, x: Any) -> Any:
@@ -431,7 +439,7 @@ def picture_enlarged(net: Any, x: Any) -> Any:
     return net.c(y)
 
 
-@program("align_corners", "paddle", "cpu_fp32", "bilinear_interp_0 bilinear_interp_v2_0 bilinear_interp", DIFFER,
+@program("align_corners", "port", "cpu_fp32", "bilinear_interp_0 bilinear_interp_v2_0 bilinear_interp", DIFFER,
          parts=_convs, base=picture_enlarged, shape=IMAGE, facts=[r"align_corners"])  # fmt: skip
 def picture_enlarged_by_its_corners(net: Any, x: Any) -> Any:
     """align_corners is true in one file alone."""
@@ -503,8 +511,8 @@ def layer_beside_its_program(net: Any) -> None:
     """A layer in Paddle's dynamic graph and the program saved of it."""
 
 
-@dynamic("PaddlePaddle/Paddle-Lite#10149", "paddle", "b/linear b b/add b/matmul matmul_1@Linear_1 add_1@Linear_1 "
-         "matmul_1@Linear add_1@Linear", "files_differ", extra="b/linear matmul_1@Linear add_1@Linear output",
+@dynamic("PaddlePaddle/Paddle-Lite#10149", "port", "b/linear b b/add b/matmul matmul_1@Linear_1 add_1@Linear_1 "
+         "matmul_1@Linear add_1@Linear output", "files_differ", extra="b/linear matmul_1@Linear add_1@Linear output",
          facts=[r"bias|b\.weight|linear_1"])  # fmt: skip
 def program_of_an_earlier_head(net: Any) -> None:
     """The program was saved before the head's bias had been trained."""

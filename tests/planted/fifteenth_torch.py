@@ -28,6 +28,8 @@ from planted.tenth_torch import of_classes, step
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
 
+# After the first run, of rows' names that a label cannot know: where an optimiser's step ends ("sub"), and the loss's
+# gradient. cast_that_the_compiler_takes_out had two statuses: it is 1, and said to be the target's gain.
 CASES: list[Thread] = []
 BASES: dict[str, str] = {}
 LOST = "coarse cancellation cancels amplified drift long_reduction flips rounded_constant constant_rounded"
@@ -129,7 +131,7 @@ def _as_text(weights: dict[str, Any]) -> None:
             weights[name.replace(f".{one}.", f".{number}.", 1)] = known[name]
 
 
-@case("converters that sort names", "checkpoints", PORT, _in_block(2), "files_differ", "tower_as_it_was_trained",
+@case("converters that sort names", "port", PORT, _in_block(2), "files_differ", "tower_as_it_was_trained",
       extra=" ".join(map(_in_block, range(3, 12))), facts=[r"blocks\.10"])  # fmt: skip
 def blocks_sorted_as_text() -> Any:
     """Twelve blocks were written in the order of their names as text: 0, 1, 10, 11, 2 …: the third is the eleventh."""
@@ -142,8 +144,8 @@ def _averaged(weights: dict[str, Any]) -> None:
         one.add_(0.02 * one.abs().mean() * torch.randn(one.shape, generator=drawn))
 
 
-@case("the live weights are saved in place of their average", "checkpoints", PORT, _in_block(0), "files_differ",
-      "tower_as_it_was_trained", extra=" ".join(map(_in_block, range(1, 12))) + layer("head"),
+@case("the live weights in place of their average", "port", PORT, _in_block(0) + " head/addmm", "files_differ",
+      "tower_as_it_was_trained", extra=" ".join(map(_in_block, range(1, 12))) + " " + layer("head"),
       facts=[r"(all|62|each)"])  # fmt: skip
 def checkpoint_of_the_average() -> Any:
     """The average of the weights beside the weights themselves: every one differs by two hundredths. No layer is to
@@ -167,8 +169,8 @@ def four_blocks() -> Any:
     return _tower(deep=4)
 
 
-@case("pruning tools sort inner units", "checkpoints", PORT, layer("blocks.2.down") + "blocks.2/add", "files_differ",
-      "four_blocks", extra=layer("blocks.2.down") + "blocks.2/add blocks.2/gelu")  # fmt: skip
+@case("pruning tools sort inner units", "port", PORT, layer("blocks.2.down") + " blocks.2/add", "files_differ",
+      "four_blocks", extra=layer("blocks.2.down") + " blocks.2/add blocks.2/gelu")  # fmt: skip
 def units_in_another_order_beside_a_stale_layer() -> Any:
     """All inner units are in another order, up and down alike, which changes nothing; the last layer of the third block
     is a tenth off. Blaming the first block's units is false."""
@@ -192,7 +194,7 @@ def statistics_of_both_norms() -> Any:
     return _normed(False)
 
 
-@case("load_state_dict(strict=False)", "checkpoints", PORT,
+@case("load_state_dict(strict=False)", "port", PORT,
       "second second/batch_norm second/native_batch_norm second/_native_batch_norm_legit_no_training", "files_differ",
       "statistics_of_both_norms", facts=[r"running_(mean|var)"])  # fmt: skip
 def statistics_that_were_not_loaded() -> Any:
@@ -200,8 +202,8 @@ def statistics_that_were_not_loaded() -> Any:
     return _normed(True)
 
 
-@case("a norm's statistics, folded", "checkpoints", PORT, layer("b") + "b/conv2d b/convolution", DIFFER,
-      "statistics_of_both_norms", extra=layer("b") + "b/conv2d b/convolution second second/batch_norm relu#1",
+@case("a norm's statistics, folded", "port", PORT, layer("b") + " b/conv2d b/convolution", DIFFER,
+      "statistics_of_both_norms", extra=layer("b") + " b/conv2d b/convolution second second/batch_norm relu#2",
       facts=[r"(weight|running|norm|fold)"])  # fmt: skip
 def statistics_of_an_earlier_epoch_in_a_convolution() -> Any:
     """The second norm was folded into its convolution with the statistics of an earlier epoch: weight and bias are of
@@ -239,15 +241,15 @@ def adapter_by_the_root_of_its_rank() -> Any:
     return _adapted(16.0 / 4**0.5)
 
 
-@case("paiml/aprender#2189", "adapters", PORT, "mul", DIFFER, "adapter_by_the_root_of_its_rank",
+@case("paiml/aprender#2189", "port", PORT, "mul", DIFFER, "adapter_by_the_root_of_its_rank",
       extra="mul add", facts=[r"scale"])  # fmt: skip
 def adapter_by_its_rank() -> Any:
     """An adapter trained with alpha over the root of its rank (8) is served with alpha over its rank (4)."""
     return _adapted(16.0 / 4)
 
 
-@case("huggingface/peft#1388", "adapters", PORT, layer("wide") + "add", "files_differ other_arithmetic unfound",
-      "adapter_by_the_root_of_its_rank", extra=layer("wide") + "add", facts=[r"bfloat16|rounded|adapter|wide\.weight"])
+@case("huggingface/peft#1388", "port", PORT, layer("wide") + " add", "files_differ other_arithmetic unfound",
+      "adapter_by_the_root_of_its_rank", extra=layer("wide") + " add tanh", facts=[r"bfloat16|rounded|wide\.weight"])
 def adapter_merged_in_bfloat16() -> Any:
     """The adapter was added to weights of bfloat16, which rounds the whole weight; everything runs in float32. That the
     weights are another checkpoint's would be false."""
@@ -289,7 +291,7 @@ def stem_for_red_green_blue() -> Any:
     return _stemmed(False)
 
 
-@case("BGR and RGB", "checkpoints", PORT, "a a/conv2d a/convolution", "files_differ", "stem_for_red_green_blue",
+@case("BGR and RGB", "port", PORT, "a a/conv2d a/convolution", "files_differ", "stem_for_red_green_blue",
       facts=[r"revers|order|flip|axis 1|exchang"])  # fmt: skip
 def stem_for_blue_green_red() -> Any:
     """The first layer's input channels are in reverse order: weights of a model that reads BGR."""
@@ -344,7 +346,7 @@ def rotation_of_the_first_half() -> Any:
     return _turned(False)
 
 
-_CUT = names("slice", "split", "split_with_sizes", "cat", "mul", "sub", "add", "__getitem__", most=10)
+_CUT = names("slice", "split", "split_with_sizes", "cat", "mul", "sub", "add", "transpose", "div", most=10)
 
 
 @case("partial rotary, which part", "port", PORT, _CUT, f"{DIFFER} unfound", "rotation_of_the_first_half",
@@ -383,7 +385,7 @@ def branch_by_its_input() -> Any:
     return _branching()[:2]
 
 
-@case("pytorch/pytorch#21774", "files", PORT, "mul mul#1 b/linear b b/addmm tanh", f"{DIFFER} unfound",
+@case("pytorch/pytorch#21774", "port", PORT, "mul mul#1 b/linear b b/addmm tanh", f"{DIFFER} unfound",
       "branch_by_its_input", file="traced", extra="mul tanh " + layer("a", "b"), facts=[r"mul"])  # fmt: skip
 def branch_that_the_trace_took() -> Any:
     """Traced with an input that takes the branch; this input does not: the file multiplies by 3 whatever comes."""
@@ -403,8 +405,8 @@ def norm_of_an_evaluated_module() -> Any:
     return _trained(False)
 
 
-@case("pytorch/pytorch#71929", "files", PORT, "norm norm/batch_norm norm/_batch_norm norm/native_batch_norm batch_norm",
-      f"{DIFFER} unfound", "norm_of_an_evaluated_module", file="traced", extra="norm/batch_norm norm")  # fmt: skip
+@case("pytorch/pytorch#71929", "port", PORT, "norm norm/batch_norm norm/native_batch_norm batch_norm relu",
+      f"{DIFFER} unfound", "norm_of_an_evaluated_module", file="traced", extra="norm/batch_norm relu")  # fmt: skip
 def traced_in_training() -> Any:
     """The module was traced before eval(): the file normalises by the batch's own statistics."""
     return _trained(True)
@@ -416,7 +418,7 @@ def frozen_script() -> Any:
     return _trained(False)
 
 
-@case("old files", "files", PORT, layer("head", "linear_24", "linear_8") + "linear_24 linear_8", "files_differ",
+@case("old files", "port", PORT, layer("head", "linear_24", "linear_8") + " linear_24 linear_8", "files_differ",
       "four_blocks", file="exported", extra=layer("head"), facts=[r"head\.weight"])  # fmt: skip
 def exported_before_the_last_epoch() -> Any:
     """The exported program is one epoch older: only the last layer was trained in it, whose weight is 3 % off."""
@@ -526,8 +528,8 @@ def distances_that_autocast_keeps() -> Any:
     return Net(body, a=linear(12, 4)), (torch.randn(2, 10, 6), torch.randn(2, 12, 6))
 
 
-@case("pytorch/pytorch#181568", "compiled", "torch_compile", names("to", "_to_copy", "add", "sub", "mul"),
-      f"{LOST} {DIFFER} unfound", anyone=True, fix=False, statuses=(0, 1),
+@case("pytorch/pytorch#181568", "port", "torch_compile", names("to", "_to_copy", "add", "sub", "mul") + " output",
+      "fewer_roundings", fix=False,
       extra=names("to", "_to_copy", "add", "sub", "mul") + layer("a", "b"))  # fmt: skip
 def cast_that_the_compiler_takes_out() -> Any:
     """A float32 module rounds to bfloat16 in between and takes a level off; the compiler may leave the rounding out,
@@ -557,7 +559,7 @@ def rotation_in_bfloat16() -> Any:
     return net, (torch.randn(1, 2, 7, 16).bfloat16(), torch.randn(1, 1, 7, 16).bfloat16())
 
 
-@case("int8 weights by row", "int8", "torch_int8", layer("b") + "b/view#2", f"{COARSE} packed", extra=layer("b"),
+@case("int8 weights by row", "int8", "torch_int8", layer("b") + " b/view#2", f"{COARSE} packed constant_scale", extra=layer("b") + " b/view#2",
       offered=True)  # fmt: skip
 def weight_that_takes_its_row_s_range(mended: bool = False) -> Any:
     """Each row of a weight has one number of 60, of a feature that is all but 0: the row's others become 0 in 8 bits.
@@ -621,7 +623,7 @@ _CE = names("nll_loss", "nll_loss_forward", "cross_entropy", "cross_entropy_loss
 
 
 @case("label smoothing", "training", PORT, _CE, f"{DIFFER} unfound", "labels_as_they_are", options=BACK,
-      extra=_CE + names("mul", "sum", "mean", "neg", "add", "div"))  # fmt: skip
+      extra=_CE + names("mul", "sum", "mean", "neg", "add", "div") + " backward/nll_loss_forward/nll_loss_backward")  # fmt: skip
 def labels_that_are_smoothed() -> Any:
     """label_smoothing is 0.1 in one trainer and 0 in the other."""
     return _smoothed(0.1)
@@ -639,7 +641,7 @@ def decay_beside_the_gradient() -> Any:
 _OF = ("a.weight", "a.bias", "b.weight", "b.bias")
 _UPDATE = " ".join(f"{front}/{of}{part}{n}" for front in ("update", "optimiser") for of in _OF for n in
                    ("", "#1", "#2") for part in ("", "/add", "/add_", "/mul", "/mul_", "/lerp", "/lerp_", "/addcmul",
-                                                 "/addcmul_", "/addcdiv", "/addcdiv_", "/div"))  # fmt: skip
+                                                 "/addcmul_", "/addcdiv", "/addcdiv_", "/div", "/sub", "/sqrt"))  # fmt: skip
 
 
 @case("Adam's weight_decay is not AdamW's", "training", PORT, _UPDATE, f"{DIFFER} unfound", "decay_beside_the_gradient",

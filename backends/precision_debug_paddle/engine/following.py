@@ -41,6 +41,7 @@ def following(model: Any, optimiser: Any, scaler: Any, folder: str, every: int) 
     finally:
         for name in _WRAPPED:
             delattr(optimiser, name)  # the class's own is there again
+        follower.end()
 
 
 class _Follower:
@@ -52,11 +53,27 @@ class _Follower:
         self._samples: dict[str, tuple[Array, Array]] = {}
         self._scaler, self._log, self._every = scaler, log, every
         self._named = [(name, one) for name, one in model.named_parameters() if not one.stop_gradient]
-        self._inside = False
+        self._inside = self._arrived = self._empty = False
         try:
             begin_log(log)
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(log)) from error
+        here = self._moved_here()
+        given = (one for _, one in self._named if one.name in here)  # others are set back by nobody
+        self._smallest = min(given, key=lambda one: int(one.size), default=None)
+        self._hook = self._smallest.register_hook(self._look_at_left) if self._smallest is not None else None
+
+    def end(self) -> None:
+        """Take the hook away."""
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _look_at_left(self, _: Any) -> None:
+        """A gradient arrives, to be added to what the parameter has."""
+        if self.step % self._every == 0:
+            left = self._smallest.grad
+            self._arrived = True
+            self._empty |= left is None or left.is_selected_rows() or not bool(left.any())
 
     def stepped(self, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return the optimiser's step, with what it reads and what it changes."""
@@ -86,8 +103,11 @@ class _Follower:
             name for name, one in self._named
             if name not in rows and not one.stop_gradient and one.name in moved_here
         )  # fmt: skip
+        kept = self._arrived and not self._empty
+        self._arrived = self._empty = False
+        numbers = StepNumbers(step=self.step, scale=scale, parameters=rows, without=without, kept=kept)
         with self._log.open("a", encoding="utf-8") as log:
-            log.write(encode_step(StepNumbers(step=self.step, scale=scale, parameters=rows, without=without)))
+            log.write(encode_step(numbers))
         self.step += 1
         return result
 

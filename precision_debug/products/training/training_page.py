@@ -162,10 +162,10 @@ def _describe_run_departure(found: Departure) -> Text | None:
         return Text(
             f"From step {found.step} on, gradients are added to those of the step before: nobody sets them back, and"
             f" their total norm is {value} at the last step, where it was {usual}. Call optimizer.zero_grad() after"
-            " each step.",
+            " each step (in Paddle, clear_grad()).",
             f"自第 {found.step} 步起，梯度累加在上一步的梯度之上：没有清零，最后一步的总范数为 {value}，"
             f"此前为 {usual}。"
-            "请在每一步之后调用 optimizer.zero_grad()。",
+            "请在每一步之后调用 optimizer.zero_grad()（Paddle 为 clear_grad()）。",
         )
     if found.what == "rate":
         return Text(

@@ -17,11 +17,18 @@ from precision_debug.feeds.training_step import (
     make_nothing_learns_error,
     make_optimiser,
 )
+from precision_debug.records import Operator
 from precision_debug.settings.setting import BACKWARD, OPTIMISER
 
 from .rank_starts import RankStart, own_tensors, prefix_of
 
 __all__ = ["TrainingStep"]
+
+_MOVED = frozenset({OPTIMISER, "update", "state"})
+"""What names of the last phase begin with."""
+
+_HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "initial_lr"})
+"""What a group of an optimiser holds beside what it computes by."""
 
 
 class TrainingStep(nn.Module):
@@ -43,7 +50,7 @@ class TrainingStep(nn.Module):
         super().__init__()
         held = {"inner": module, "until": until, "loss": loss, "optimiser": optimiser, "scale": scale, "clip": clip}
         # past nn.Module, which would register it
-        self.__dict__.update(held, path=path, ranks=ranks or {}, on_phase=None, on_rank=None)
+        self.__dict__.update(held, path=path, ranks=ranks or {}, on_phase=None, on_rank=None, optimisers={})
 
     @property
     def written(self) -> dict[str, int] | None:
@@ -192,7 +199,20 @@ class TrainingStep(nn.Module):
             if self.until == OPTIMISER:
                 raise make_no_optimiser_error(self.path)
             return torch.optim.SGD(parameters, lr=0.0)
-        return make_optimiser(self.optimiser, parameters, self.path)
+        made = make_optimiser(self.optimiser, parameters, self.path)
+        names = {id(one): name for name, one in self.inner.named_parameters()}
+        for group in getattr(made, "param_groups", ()):
+            settings = {key: _to_plain(value) for key, value in group.items() if key not in _HOW}
+            operator = Operator(op_type=type(made).__name__, attributes=settings)
+            self.optimisers.update({names[id(one)]: operator for one in group["params"] if id(one) in names})
+        return made
+
+    def find_optimiser(self, name: str) -> tuple[str, Operator] | None:
+        """Return what moves the parameter of an operator or an output of the last phase, and the name it is known by:
+        the optimiser with its group's settings, known once a step ran; None of any other."""
+        phase, _, rest = name.partition("/")
+        of = [one for one in self.optimisers if f"{rest}/".startswith(f"{one}/")] if phase in _MOVED else []
+        return (f"{OPTIMISER}/{max(of, key=len)}", self.optimisers[max(of, key=len)]) if of else None
 
     def _tell(self, phase: str) -> None:
         if self.on_phase is not None:
@@ -229,3 +249,9 @@ def _does_only_read(optimiser: Any) -> bool:
 
 def _to_wide(tensor: Any) -> Any:
     return tensor if tensor.dtype is torch.float64 else tensor.float()
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_to_plain, value))
+    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value

@@ -1,0 +1,116 @@
+"""Where a constant that two files do not share stands in the baseline: at another place, or here in another order.
+
+A converter that exchanges layers, heads or experts changes no number: the other file has each constant, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..reasons import say
+from ..records import Culprit, Explanation
+from .subject import Subject
+
+__all__ = ["find_order", "with_moved_constants"]
+
+Array = np.ndarray[Any, Any]
+
+_SAMPLED = 64
+"""Elements by which arrays are looked up before they are compared."""
+
+_TOLD = 6
+"""Places of an order that are told."""
+
+
+def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanation:
+    """Return the explanation with the place in the baseline's file of each culprit's constant that is the whole of
+    another one, or in another order. Such culprits come in execution order: none of them is wrong by itself, and the
+    first is where to look."""
+    moved: dict[str, Culprit] = {}
+    held: dict[Any, list[tuple[str, str]]] = {}
+    for one in explanation.culprits:
+        if (pair := _find_pair(subject, one)) is None:
+            continue
+        key, base, target = pair
+        if (found := find_order(base, target)) is not None:
+            axis, order = found
+            shown = ", ".join(map(str, order[:_TOLD])) + (", …" if len(order) > _TOLD else "")
+            told = say("in_other_order", value=one.evidence["target"], axis=axis, order=shown)
+        else:
+            held = held or _index_constants(subject)
+            if not (name := _find_whole(subject, held, key, target)):
+                continue
+            told = say("all_of_another", value=one.evidence["target"], name=name)
+        moved[one.name] = dataclasses.replace(one, evidence={**one.evidence, "target": told})
+    waiting = iter(sorted(moved, key=lambda name: subject.order.get(name, 0)))
+    culprits = tuple(moved[next(waiting)] if one.name in moved else one for one in explanation.culprits)
+    return dataclasses.replace(explanation, culprits=culprits) if moved else explanation
+
+
+def find_order(base: Array, target: Array) -> tuple[int, Sequence[int]] | None:
+    """Return an axis and the order along it in which the target has the baseline's numbers; None where it has others,
+    where some of what is moved is equal, or where nothing moved."""
+    for axis in range(base.ndim) if base.shape == target.shape else ():
+        places = {part.tobytes(): place for place, part in enumerate(np.moveaxis(base, axis, 0))}
+        if len(places) < base.shape[axis]:
+            continue
+        order = [places.get(part.tobytes(), -1) for part in np.moveaxis(target, axis, 0)]
+        if min(order) >= 0 and order != sorted(order):
+            return axis, order
+    return None
+
+
+def _find_pair(subject: Subject, culprit: Culprit) -> tuple[str, Array, Array] | None:
+    """Return the constant of a culprit's evidence, of which most numbers differ: its name, and both sides' arrays."""
+    told = culprit.evidence
+    if culprit.cause != "files_differ" or not told.get("at") or 2 * told.get("count", 0) <= told.get("elements", 0):
+        return None
+    at = tuple(told["at"])
+    for key, base, target in _iterate_pairs(subject, culprit.name):
+        if base.shape == target.shape and base.ndim == len(at) and all(np.array(at) < base.shape) and (
+            (base[at], target[at]) == (told["base"], told["target"])
+        ):  # fmt: skip
+            return key, base, target
+    return None
+
+
+def _iterate_pairs(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
+    baseline, target = subject.operators()
+    row = subject.row_of.get(name)
+    for meta in subject.region_of.get(name, ()):
+        mine = baseline.operator(meta.name)
+        there = row.target_name if row is not None and meta.name == name else meta.name
+        theirs = target.operator(there) if target is not None else None
+        if mine is not None and theirs is not None:
+            for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=False):
+                yield key, np.asarray(first), np.asarray(second)
+
+
+def _index_constants(subject: Subject) -> dict[Any, list[tuple[str, str]]]:
+    """Return, by shape and a sample of its numbers, each of the baseline's constants: who reads it, and its name."""
+    baseline, found, seen = subject.operators()[0], dict[Any, list[tuple[str, str]]](), set[str]()
+    for name in subject.meta_of:
+        operator = baseline.operator(name)
+        for key, value in operator.parameters.items() if operator is not None else ():
+            if key not in seen and np.size(value) > 1:
+                seen.add(key)
+                found.setdefault(_sample(np.asarray(value)), []).append((name, key))
+    return found
+
+
+def _sample(array: Array) -> tuple[tuple[int, ...], bytes]:
+    return array.shape, array.flat[:: max(1, array.size // _SAMPLED)].tobytes()
+
+
+def _find_whole(subject: Subject, held: dict[Any, list[tuple[str, str]]], key: str, array: Array) -> str:
+    """Return the only one of the baseline's constants that is this array; "" where none is, or several are."""
+    alike = [one for one in held.get(_sample(array), ()) if one[1] != key]
+    if len(alike) != 1:
+        return ""
+    reader, name = alike[0]
+    operator = subject.operators()[0].operator(reader)
+    return name if operator is not None and np.array_equal(np.asarray(operator.parameters[name]), array) else ""

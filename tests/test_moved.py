@@ -1,0 +1,129 @@
+"""A constant that two files do not share, and that the other has at another place, or in another order."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import precision_debug
+from precision_debug.explain.moved import find_order
+
+WEIGHT = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("axis", "order"), [(0, [5, 0, 1, 2, 3, 4]), (1, [3, 2, 1, 0]), (2, [0, 2, 1])])
+def test_an_order_is_found_along_its_axis(axis: int, order: list[int]) -> None:
+    assert find_order(WEIGHT, WEIGHT.take(order, axis)) == (axis, order)
+
+
+def test_no_order_is_found_of_other_numbers_of_equal_ones_or_of_none() -> None:
+    assert find_order(WEIGHT, WEIGHT) is None
+    assert find_order(WEIGHT, WEIGHT[[1, 1, 2, 3, 4, 5]] * 2) is None
+    assert find_order(np.ones((3, 2), np.float32), np.ones((3, 2), np.float32)) is None
+    assert find_order(WEIGHT, WEIGHT[:5]) is None
+
+
+_LAYERS = """
+import torch
+from torch import nn
+
+
+def base():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)), nn.Linear(8, 2)).eval(), torch.randn(4, 8)
+
+
+def moved():
+    net, x = base()
+    net[1], net[3] = net[3], net[1]
+    return net, x
+
+
+def turned():
+    net, x = base()
+    with torch.no_grad():
+        net[4].weight.copy_(net[4].weight[:, [7, 6, 5, 4, 3, 2, 1, 0]])
+    return net, x
+"""
+
+
+def _culprits(folder: Path, target: str) -> list[precision_debug.records.Culprit]:
+    pytest.importorskip("torch", reason="torch is not installed")
+    file = folder / "layers.py"
+    file.write_text(_LAYERS)
+    report = precision_debug.compare(
+        f"{file}:{target}", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:base"
+    )
+    assert report.explanation is not None
+    return [*report.explanation.culprits]
+
+
+def test_exchanged_layers_are_each_others_in_execution_order(tmp_path: Path) -> None:
+    found = _culprits(tmp_path, "moved")
+    assert [one.name.partition("/")[0] for one in found] == ["1", "3"]
+    names = [str(one.evidence["name"]).partition(".")[2] for one in found]
+    for one, other, name in zip(found, "31", names, strict=True):
+        assert f"{other}.{name}" in one.evidence["target"]
+
+
+def test_an_order_is_told_with_its_axis(tmp_path: Path) -> None:
+    (one,) = _culprits(tmp_path, "turned")
+    assert "axis 1" in one.evidence["target"]
+    assert "7, 6, 5, 4, 3, 2, …" in one.evidence["target"]
+
+
+_STEPS = """
+import torch
+from torch import nn
+
+
+def made(optimiser):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    return net, torch.randn(6, 4), lambda out: out.square().mean(), optimiser
+
+
+def base():
+    return made(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
+
+
+def nesterov():
+    return made(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True))
+
+
+def decayed():
+    return made(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.5))
+"""
+
+
+@pytest.mark.parametrize(("target", "name", "base"), [("nesterov", "nesterov", False), ("decayed", "weight_decay", 0)])
+def test_a_setting_of_the_optimiser_is_told_before_its_operators(
+    tmp_path: Path, target: str, name: str, base: float
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    file = tmp_path / "steps.py"
+    file.write_text(_STEPS)
+    report = precision_debug.compare(
+        f"{file}:{target}", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:base",
+        step="optimiser",
+    )  # fmt: skip
+    assert report.explanation is not None
+    found = report.explanation.culprits[0]
+    assert found.cause == "files_differ"
+    assert str(found.evidence["name"]).startswith(f"{name} (SGD optimiser/")
+    assert str(found.evidence["base"]) == str(base)
+
+
+def test_a_frozen_script_is_compared(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript itself
+        torch.jit.save(torch.jit.freeze(torch.jit.trace(net, torch.ones(2, 4))), str(tmp_path / "net.ts"))
+    report = precision_debug.compare(
+        str(tmp_path / "net.ts"), run_mode="torch_fp32", inputs={"input": np.ones((2, 4), np.float32)}
+    )
+    assert report.exit_status == 0
