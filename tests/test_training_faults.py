@@ -164,9 +164,11 @@ OPEN = {
 
 
 def _loops_of_blind_batches() -> list[Any]:
-    found = [*LOOPS, *fifteenth_others.LOOPS]
-    return [pytest.param(one, id=one.name, marks=pytest.mark.xfail(reason=OPEN[one.name], strict=True))
-            if one.name in OPEN else pytest.param(one, id=one.name) for one in found]  # fmt: skip
+    found = [pytest.param(one, id=one.name) for one in LOOPS]
+    for one in fifteenth_others.LOOPS:
+        known = [pytest.mark.xfail(reason=OPEN[one.name], strict=True)] if one.name in OPEN else []
+        found.append(pytest.param(one, id=one.name, marks=[pytest.mark.slow, *known]))
+    return found
 
 
 @pytest.mark.parametrize("one", _loops_of_blind_batches())

@@ -60,18 +60,18 @@ class _Follower:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(log)) from error
         here = self._moved_here()
         given = (one for _, one in self._named if one.name in here)  # others are set back by nobody
-        self._smallest = min(given, key=lambda one: int(one.size), default=None)
-        self._hook = self._smallest.register_hook(self._look_at_left) if self._smallest is not None else None
+        some = min(given, key=lambda one: int(one.size), default=None)
+        self._hook = some.register_hook(lambda _: self._look_at_left(some)) if some is not None else None
 
     def end(self) -> None:
         """Take the hook away."""
         if self._hook is not None:
             self._hook.remove()
 
-    def _look_at_left(self, _: Any) -> None:
+    def _look_at_left(self, parameter: Any) -> None:
         """A gradient arrives, to be added to what the parameter has."""
         if self.step % self._every == 0:
-            left = self._smallest.grad
+            left = parameter.grad
             self._arrived = True
             self._empty |= left is None or left.is_selected_rows() or not bool(left.any())
 
