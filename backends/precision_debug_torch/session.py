@@ -33,7 +33,7 @@ from .engine.quantised_linear import type_of
 from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
-from .engine.training.step import TrainingStep
+from .engine.training.step import TrainingStep, find_optimiser
 from .isolate import Made, Replacing, module_operator, round_as_held
 from .make import Built, arguments_of, make_twin, tensors_of, use_device
 from .model import Model
@@ -183,7 +183,7 @@ class TorchSession:
         """See protocols.Replacer. The constants are the model's own, before the mode cast them."""
         built, meta = self._built, self._meta(name)
         step = built.module if built is not None and isinstance(built.module, TrainingStep) else None
-        moves = step.find_optimiser(name) if step is not None else None
+        moves = find_optimiser(step, name) if step is not None else None
         if built is None or meta is None:
             return moves[1] if moves is not None and moves[0] == name else None
         module = built.model.module

@@ -22,7 +22,7 @@ from precision_debug.settings.setting import BACKWARD, OPTIMISER
 
 from .rank_starts import RankStart, own_tensors, prefix_of
 
-__all__ = ["TrainingStep"]
+__all__ = ["TrainingStep", "find_optimiser"]
 
 _MOVED = frozenset({OPTIMISER, "update", "state"})
 """What names of the last phase begin with."""
@@ -200,19 +200,8 @@ class TrainingStep(nn.Module):
                 raise make_no_optimiser_error(self.path)
             return torch.optim.SGD(parameters, lr=0.0)
         made = make_optimiser(self.optimiser, parameters, self.path)
-        names = {id(one): name for name, one in self.inner.named_parameters()}
-        for group in getattr(made, "param_groups", ()):
-            settings = {key: _to_plain(value) for key, value in group.items() if key not in _HOW}
-            operator = Operator(op_type=type(made).__name__, attributes=settings)
-            self.optimisers.update({names[id(one)]: operator for one in group["params"] if id(one) in names})
+        self.optimisers.update(_list_settings(made, self.inner))
         return made
-
-    def find_optimiser(self, name: str) -> tuple[str, Operator] | None:
-        """Return what moves the parameter of an operator or an output of the last phase, and the name it is known by:
-        the optimiser with its group's settings, known once a step ran; None of any other."""
-        phase, _, rest = name.partition("/")
-        of = [one for one in self.optimisers if f"{rest}/".startswith(f"{one}/")] if phase in _MOVED else []
-        return (f"{OPTIMISER}/{max(of, key=len)}", self.optimisers[max(of, key=len)]) if of else None
 
     def _tell(self, phase: str) -> None:
         if self.on_phase is not None:
@@ -255,3 +244,20 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(map(_to_plain, value))
     return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+
+
+def _list_settings(optimiser: Any, module: Any) -> Iterator[tuple[str, Operator]]:
+    """Yield each parameter's name, and the optimiser as an operator with the settings of its group."""
+    names = {id(one): name for name, one in module.named_parameters()}
+    for group in getattr(optimiser, "param_groups", ()):
+        settings = {key: _to_plain(value) for key, value in group.items() if key not in _HOW}
+        operator = Operator(op_type=type(optimiser).__name__, attributes=settings)
+        yield from ((names[id(one)], operator) for one in group["params"] if id(one) in names)
+
+
+def find_optimiser(step: TrainingStep, name: str) -> tuple[str, Operator] | None:
+    """Return what moves the parameter of an operator or an output of the last phase, and the name it is known by: the
+    optimiser with its group's settings, known once a step ran; None of any other."""
+    phase, _, rest = name.partition("/")
+    of = [one for one in step.optimisers if f"{rest}/".startswith(f"{one}/")] if phase in _MOVED else []
+    return (f"{OPTIMISER}/{max(of, key=len)}", step.optimisers[max(of, key=len)]) if of else None
