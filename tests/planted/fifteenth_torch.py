@@ -561,6 +561,20 @@ def rotation_in_bfloat16() -> Any:
 
 @case("int8 weights by row", "int8", "torch_int8", layer("b") + " b/view#2", f"{COARSE} packed constant_scale",
       extra=layer("b") + " b/view#2", offered=True)  # fmt: skip
+def weight_that_takes_its_row_s_range(mended: bool = False) -> Any:
+    """Each row of a weight has one number of 60, of a feature that is all but 0: the row's others become 0 in 8 bits.
+    The activations have no outlier."""
+    torch.manual_seed(1527)
+    b = linear(64, 64)
+    with torch.no_grad():
+        b.weight[:, 5] = 60.0 * torch.sign(torch.randn(64))
+    size = torch.ones(64)
+    size[5] = 1e-4
+    return Net(lambda m, x: m.c(torch.tanh(m.b(torch.tanh(m.a(x)) * m.size))), a=linear(32, 64), b=b, c=linear(64, 8),
+               size=size), tokens(length=16)  # fmt: skip
+
+
+@case("padding in a quantised batch", "healthy", "torch_int8")
 def empty_rows_in_eight_bits() -> Any:
     """A third of the tokens is padding and all 0: their range is 0, and they stay 0."""
     torch.manual_seed(1528)
