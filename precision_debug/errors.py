@@ -3,6 +3,7 @@
     PrecisionDebugError            exit status 2
     ├── UsageError                 2   options that are wrong or do not fit together
     ├── ModelError                 2   a model file that cannot be read or has not what was asked of it
+    │   └── NothingToQuantise      2   a model in which a quantising run mode changes nothing
     ├── InputError                 2   feeds that do not fit the model's inputs
     ├── MarkError                  2   marked names that the model does not have
     ├── RecordingError             2   a recorded run that is partial, damaged or of another version
@@ -30,6 +31,7 @@ __all__ = [
     "InputError",
     "MarkError",
     "ModelError",
+    "NothingToQuantise",
     "OutputError",
     "PrecisionDebugError",
     "RecordingError",
@@ -101,6 +103,10 @@ class UsageError(PrecisionDebugError):
 
 class ModelError(PrecisionDebugError):
     """A model file that cannot be read, or that lacks what was asked of it."""
+
+
+class NothingToQuantise(ModelError):
+    """A model in which a run mode that quantises changes nothing: no engine's doing."""
 
 
 class InputError(PrecisionDebugError):

@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 import precision_debug
-from precision_debug.errors import ModelError
+from precision_debug.errors import ModelError, NothingToQuantise
 from precision_debug.records import Status
 
 TOOL = "onnxruntime.quantization.matmul_nbits_quantizer"
@@ -81,3 +81,18 @@ def test_a_model_without_a_product_is_refused(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(ModelError, match="leaves every operator of it in float"):
         compared(tmp_path / "m.onnx")
+
+
+def test_a_quantiser_that_finds_nothing_is_stopped_by_no_pass(tmp_path: Path) -> None:
+    """Of a weight in a Constant node it makes nothing, and folded, the product is a Gemm. Without folding it would find
+    one, which makes no pass of the engine's faulty."""
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32))
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=weight),
+        helper.make_node("MatMul", ["x", "w"], ["product"]), helper.make_node("Add", ["product", "b"], ["y"]),
+    ]  # fmt: skip
+    values = [onnx_models.value("x", [8, 64])], [onnx_models.value("y", [8, 8])]
+    onnx.save(onnx_models.model(nodes, *values, {"b": np.ones(8, np.float32)}), tmp_path / "m.onnx")
+    with pytest.raises(NothingToQuantise) as refused:
+        compared(tmp_path / "m.onnx")
+    assert refused.value.exit_status == 2

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from .. import explain
-from ..errors import BackendCrash, BackendError, ModelError, PrecisionDebugError
+from ..errors import BackendCrash, BackendError, ModelError, NothingToQuantise, PrecisionDebugError
 from ..explain.ladder import StageExplanation as Bisected
 from ..explain.ladder import explain as bisected
 from ..explain.units import BEYOND
@@ -226,10 +226,13 @@ def with_stopping_pass(
 ) -> PrecisionDebugError:
     """Return the error; where the target runs once passes are off, one that names them and what switches them off.
 
-    feeds: the target's. sets: what it is calibrated on. An engine that took its process with it is not asked again.
+    feeds: the target's. sets: what it is calibrated on. An engine that took its process with it is not asked again, and
+    a quantiser that finds nothing to do was not stopped.
     """
     ladder = target.capabilities.ladder if target.backend is not None else None
-    if ladder is None or isinstance(error, BackendCrash) or not isinstance(error, BackendError | ModelError):
+    if isinstance(error, BackendCrash | NothingToQuantise) or not isinstance(error, BackendError | ModelError):
+        return error
+    if ladder is None:
         return error
     if count_file_bytes(target) > MOST_BYTES:
         return error

@@ -22,6 +22,7 @@ from precision_debug.errors import (
     BackendUnavailable,
     InputError,
     ModelError,
+    NothingToQuantise,
     PrecisionDebugError,
     UsageError,
 )
@@ -144,8 +145,8 @@ def _find_quantisable_types(
     return ()
 
 
-class _NothingLeft(ModelError):
-    """The quantiser changed nothing."""
+class _NothingLeft(NothingToQuantise):
+    """Nothing of the model is in few bits, before it or after."""
 
 
 def _describe_other_way(
@@ -543,7 +544,7 @@ def _read(path: Path, source: Model, before: Model) -> Model:
             hint="choose other op_types, or another run mode",
         )  # fmt: skip
     if not has - had:
-        raise ModelError(
+        raise NothingToQuantise(
             f"it is quantised already ({_list_quantised(before)}), and the quantiser changes nothing in it",
             where=source.path, hint=_QUANTISED_HINT,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from precision_debug.errors import BackendError, ModelError
+from precision_debug.errors import BackendError, ModelError, NothingToQuantise
 from precision_debug.reasons import Reason
 
 from ..reasons import say
@@ -39,7 +39,9 @@ def quantise(
     linear = {name: child for name, child in every.items() if not isinstance(child, _READ_BY_OTHERS)}
     if not linear:
         only = " but what nn.MultiheadAttention reads itself" if every else ""
-        raise ModelError(f"has no nn.Linear{only}, and torchao's {type_of(change)} changes nothing else", where=path)
+        raise NothingToQuantise(
+            f"has no nn.Linear{only}, and torchao's {type_of(change)} changes nothing else", where=path
+        )
 
     def wanted(_child: Any, name: str) -> bool:
         if name not in linear or _is_inside(name, kept):
