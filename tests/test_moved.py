@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -127,3 +128,19 @@ def test_a_frozen_script_is_compared(tmp_path: Path) -> None:
         str(tmp_path / "net.ts"), run_mode="torch_fp32", inputs={"input": np.ones((2, 4), np.float32)}
     )
     assert report.exit_status == 0
+
+
+def test_an_order_is_found_without_a_copy_of_the_array() -> None:
+    base = np.arange(1 << 21, dtype=np.float32).reshape(512, 4096)
+    order = np.roll(np.arange(512), 1)
+    target = base[order]
+    tracemalloc.start()
+    try:
+        found = find_order(base, target)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == (0, list(order))
+    assert peak < base.nbytes / 8
+    target[500, 1] += 1
+    assert find_order(base, target) is None

@@ -6,6 +6,7 @@ A converter that exchanges layers, heads or experts changes no number: the other
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ __all__ = ["find_order", "with_moved_constants"]
 Array = np.ndarray[Any, Any]
 
 _SAMPLED = 64
-"""Elements by which arrays are looked up before they are compared."""
+"""Elements by which arrays and parts of them are looked up before they are compared, so that none is copied."""
 
 _TOLD = 6
 """Places of an order that are told."""
@@ -54,12 +55,17 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
 def find_order(base: Array, target: Array) -> tuple[int, Sequence[int]] | None:
     """Return an axis and the order along it in which the target has the baseline's numbers; None where it has others,
     where some of what is moved is equal, or where nothing moved."""
-    for axis in range(base.ndim) if base.shape == target.shape else ():
-        places = {part.tobytes(): place for place, part in enumerate(np.moveaxis(base, axis, 0))}
-        if len(places) < base.shape[axis]:
+    for axis in range(base.ndim) if base.shape == target.shape and base.size else ():
+        mine, theirs = (np.moveaxis(array, axis, 0) for array in (base, target))
+        sizes = mine.shape[1:]
+        at = np.linspace(0, math.prod(sizes) - 1, min(_SAMPLED, math.prod(sizes)), dtype=int)
+        some = (slice(None), *np.unravel_index(at, sizes)) if sizes else ()
+        places = {part.tobytes(): place for place, part in enumerate(mine[some])}
+        if len(places) < len(mine):
             continue
-        order = [places.get(part.tobytes(), -1) for part in np.moveaxis(target, axis, 0)]
-        if min(order) >= 0 and order != sorted(order):
+        order = [places.get(part.tobytes(), -1) for part in theirs[some]]
+        moves = min(order) >= 0 and order != sorted(order)
+        if moves and all(np.array_equal(mine[there], part) for there, part in zip(order, theirs, strict=True)):
             return axis, order
     return None
 
