@@ -59,7 +59,7 @@ def find_order(base: Array, target: Array) -> tuple[int, Sequence[int]] | None:
         mine, theirs = (np.moveaxis(array, axis, 0) for array in (base, target))
         sizes = mine.shape[1:]
         at = np.linspace(0, math.prod(sizes) - 1, min(_SAMPLED, math.prod(sizes)), dtype=int)
-        some = (slice(None), *np.unravel_index(at, sizes)) if sizes else ()
+        some: Any = (slice(None), *np.unravel_index(at, sizes)) if sizes else ()
         places = {part.tobytes(): place for place, part in enumerate(mine[some])}
         if len(places) < len(mine):
             continue
