@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import precision_debug
-from precision_debug.explain.moved import find_order
+from precision_debug.pairing.reordered import find_order
 
 WEIGHT = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
 

@@ -6,17 +6,17 @@ A converter that exchanges layers, heads or experts changes no number: the other
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..pairing.reordered import find_order
 from ..reasons import say
 from ..records import Culprit, Explanation
 from .subject import Subject
 
-__all__ = ["find_order", "with_moved_constants"]
+__all__ = ["with_moved_constants"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,24 +50,6 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
     waiting = iter(sorted(moved, key=lambda name: subject.order.get(name, 0)))
     culprits = tuple(moved[next(waiting)] if one.name in moved else one for one in explanation.culprits)
     return dataclasses.replace(explanation, culprits=culprits) if moved else explanation
-
-
-def find_order(base: Array, target: Array) -> tuple[int, Sequence[int]] | None:
-    """Return an axis and the order along it in which the target has the baseline's numbers; None where it has others,
-    where some of what is moved is equal, or where nothing moved."""
-    for axis in range(base.ndim) if base.shape == target.shape and base.size else ():
-        mine, theirs = (np.moveaxis(array, axis, 0) for array in (base, target))
-        sizes = mine.shape[1:]
-        at = np.linspace(0, math.prod(sizes) - 1, min(_SAMPLED, math.prod(sizes)), dtype=int)
-        some: Any = (slice(None), *np.unravel_index(at, sizes)) if sizes else ()
-        places = {part.tobytes(): place for place, part in enumerate(mine[some])}
-        if len(places) < len(mine):
-            continue
-        order = [places.get(part.tobytes(), -1) for part in theirs[some]]
-        moves = min(order) >= 0 and order != sorted(order)
-        if moves and all(np.array_equal(mine[there], part) for there, part in zip(order, theirs, strict=True)):
-            return axis, order
-    return None
 
 
 def _find_pair(subject: Subject, culprit: Culprit) -> tuple[str, Array, Array] | None:

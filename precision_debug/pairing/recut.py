@@ -20,6 +20,7 @@ import numpy as np
 
 from ..reasons.ways import Way, way
 from ..records import TensorMeta
+from .reordered import Order
 
 __all__ = ["Joined", "Listing", "Part", "Recut", "find_recut", "may_be_recut"]
 
@@ -79,11 +80,13 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Recut:
-    """base, target: what is shown otherwise on each side. pairs: target name to (baseline name, how they fit)."""
+    """base, target: what is shown otherwise on each side. pairs: target name to (baseline name, how they fit).
+    constants: what the target's operators have in another order of channels, and how, by name."""
 
     base: tuple[Joined | Part, ...] = ()
     target: tuple[Joined | Part, ...] = ()
     pairs: Mapping[str, tuple[str, Way]] = field(default_factory=dict)
+    constants: Mapping[str, Mapping[str, Order]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.pairs)

@@ -51,6 +51,7 @@ WAYS: Mapping[str, str] = {
         "模型的输出，按位置（{count} 个中的第 {place} 个）、形状与类型",
     "outputs of the model, the only ones of this shape and type": "模型的输出，且只有它们是该形状与类型",
     "without the padding of {shape}": "去掉填充后（{shape}）",
+    "in another order of channels along axis {axis}": "第 {axis} 轴的通道次序不同",
     "{count} chunks along axis {axis}": "沿第 {axis} 轴的 {count} 块",
     "{count} chunks along axis {axis}, of each sample": "每个样本沿第 {axis} 轴的 {count} 块",
     "part {number} of {count} of {name}: axis {axis}, in another order":

@@ -1,9 +1,10 @@
-"""Show a side's tensors as the other side cuts the same work: chunks as one tensor, a fused layer's columns apart."""
+"""Show a side's tensors as the other side cuts the same work: chunks as one tensor, a fused layer's columns apart,
+channels in the other's order."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..pairing.align import Alignment
 from ..pairing.recut import Joined, Listing, Part, Recut, find_recut, may_be_recut
+from ..pairing.reordered import Order, find_reordered, list_orders
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
+from ..reasons.ways import way
 from ..records import Operator, TensorMeta
 from .side import OpenSide
 
@@ -30,6 +33,17 @@ def recut_sides(base: OpenSide, target: OpenSide, alignment: Alignment, feeds: t
 
     Both run once for it, where shapes allow for any such tensor. feeds: the baseline's and the target's."""
     pairs = {name: pair.base.name for name, pair in alignment.pairs.items()}
+    found = _find_cuts(base, target, pairs, feeds)
+    found = _add_reordered(found, base, target, pairs, feeds)
+    for side, cuts in ((base, found.base), (target, found.target)):
+        if cuts:
+            follows = side is target
+            side.session = RecutSession(side.session, cuts, found.constants if follows else {}, follows=follows)
+            side.announce()
+    return found
+
+
+def _find_cuts(base: OpenSide, target: OpenSide, pairs: Mapping[str, str], feeds: tuple[Feeds, Feeds]) -> Recut:
     ours = [
         _list_alone(base.tensors, target.tensors, {base_name: name for name, base_name in pairs.items()}),
         _list_alone(target.tensors, base.tensors, pairs),
@@ -52,12 +66,70 @@ def recut_sides(base: OpenSide, target: OpenSide, alignment: Alignment, feeds: t
         Listing(tensors=side.tensors, values={name: one for name, one in held.items() if name not in paired})
         for side, held, paired in zip((base, target), values, same, strict=True)
     ]
-    found = find_recut(listings[0], listings[1], known)
-    for side, cuts in ((base, found.base), (target, found.target)):
-        if cuts:
-            side.session = RecutSession(side.session, cuts, follows=side is target)
-            side.announce()
-    return found
+    return find_recut(listings[0], listings[1], known)
+
+
+def _add_reordered(
+    found: Recut, base: OpenSide, target: OpenSide, pairs: Mapping[str, str], feeds: tuple[Feeds, Feeds]
+) -> Recut:
+    """Return what is shown otherwise, with what both files have in other orders of channels that cancel."""
+    cut = {source for one in (*found.base, *found.target) for source in _sources_of(one)}
+    pairs = {name: base_name for name, base_name in pairs.items() if not {name, base_name} & cut}
+    orders = list_orders(_iterate_weights(base, target, pairs))
+    if not orders:
+        return found
+    try:
+        values = [
+            _hold(side, fed, [meta for meta in side.tensors if not meta.unseen and not meta.phase], "fViub",
+                  noting=True)
+            for side, fed in zip((base, target), feeds, strict=True)
+        ]
+    except PrecisionDebugError:  # whatever it is, the comparison's own run says it
+        return found
+    both = {
+        name: (values[0][one], values[1][name]) for name, one in pairs.items() if one in values[0] and name in values[1]
+    }
+    constants = {name: [*_iterate_constants(base, target, one, name)] for name, one in pairs.items()}
+    moved = find_reordered(target.tensors, feeds[1].keys(), both, constants, orders)
+    shown = tuple(
+        Part(name=name, source=name, where=(*(slice(None),) * order.axis, np.array(order.places)),
+             shape=both[name][1].shape, whole=both[name][1].shape)
+        for name, order in moved.tensors.items()
+    )  # fmt: skip
+    told = {
+        name: (pairs[name], way("in another order of channels along axis {axis}", axis=order.axis))
+        for name, order in moved.tensors.items()
+    }
+    return dataclasses.replace(
+        found, target=(*found.target, *shown), pairs={**found.pairs, **told}, constants=moved.constants
+    )
+
+
+def _sources_of(cut: Joined | Part) -> tuple[str, ...]:
+    return cut.sources if isinstance(cut, Joined) else (cut.source,)
+
+
+def _iterate_weights(base: OpenSide, target: OpenSide, pairs: Mapping[str, str]) -> Iterator[tuple[Array, Array]]:
+    """Yield the weights of both files: without a run of a framework whose operators are known after one."""
+    keepers = [side.opening.capabilities.weight_keeper for side in (base, target)]
+    if keepers[0] is not None and keepers[1] is not None:
+        ours, theirs = (k.weights(side.opening.spec) for k, side in zip(keepers, (base, target), strict=True) if k)
+        yield from ((np.asarray(ours[name]), np.asarray(one)) for name, one in theirs.items() if name in ours)
+        return
+    for name, base_name in pairs.items():
+        yield from ((first, second) for _, first, second in _iterate_constants(base, target, base_name, name))
+
+
+def _iterate_constants(
+    base: OpenSide, target: OpenSide, base_name: str, name: str
+) -> Iterator[tuple[str, Array, Array]]:
+    """Yield the constants of a pair's operators: the target's name of it, and both."""
+    if base.session.replacer is None or target.session.replacer is None:
+        return
+    ours, theirs = base.session.replacer.operator(base_name), target.session.replacer.operator(name)
+    if ours is not None and theirs is not None:
+        for first, (key, second) in zip(ours.parameters.values(), theirs.parameters.items(), strict=False):
+            yield key, np.asarray(first), np.asarray(second)
 
 
 def _list_alone(
@@ -72,23 +144,32 @@ def _list_alone(
     ]  # fmt: skip
 
 
-def _hold(side: OpenSide, feeds: Feeds, alone: Sequence[TensorMeta]) -> dict[str, Array]:
-    """Return the values of tensors of a side, which runs once."""
+def _hold(
+    side: OpenSide, feeds: Feeds, alone: Sequence[TensorMeta], kinds: str = "fV", *, noting: bool = False
+) -> dict[str, Array]:
+    """Return the values of tensors of a side, which runs once. kinds: of numbers, as NumPy calls them. noting: its
+    operators are known from then on."""
     held: dict[str, Array] = {}
     names, room = frozenset(meta.name for meta in alone), [_IN_MEMORY]
 
     def keep(_op: str, name: str, tensor: Any, /) -> None:
         value = as_array(tensor, name=name) if name in names and name not in held else None
-        if value is not None and value.ndim and value.size and value.nbytes <= room[0] and value.dtype.kind in "fV":
-            held[name] = np.array(value, np.float32 if value.dtype.kind == "V" or value.itemsize < 4 else value.dtype)
+        if value is not None and value.ndim and value.size and value.nbytes <= room[0] and value.dtype.kind in kinds:
+            narrow = value.dtype.kind == "V" or (value.dtype.kind == "f" and value.itemsize < 4)
+            held[name] = np.array(value, np.float32 if narrow else value.dtype)
             room[0] -= held[name].nbytes
 
-    side.session.run(feeds, keep, names)
+    replacer = side.session.replacer if noting else None
+    if replacer is None:
+        side.session.run(feeds, keep, names)
+    else:
+        replacer.run_replacing(feeds, keep, names)
     return held
 
 
 class RecutSession:
-    """See protocols.Session. cuts: what is shown in place of its own tensors.
+    """See protocols.Session. cuts: what is shown in place of its own tensors. constants: in which order those of its
+    operators are shown.
 
     Of a run with replaced values, what is put in place of a joined tensor is known when its first chunk is there: the
     others are then taken from a plain run, and where they come to be others, what the replacement changes is added.
@@ -96,8 +177,11 @@ class RecutSession:
     not replace.
     """
 
-    def __init__(self, session: Session, cuts: Sequence[Joined | Part], *, follows: bool = False) -> None:
-        self._session, self._follows = session, follows
+    def __init__(
+        self, session: Session, cuts: Sequence[Joined | Part],
+        constants: Mapping[str, Mapping[str, Order]] | None = None, *, follows: bool = False,
+    ) -> None:  # fmt: skip
+        self._session, self._follows, self._constants = session, follows, constants or {}
         self._joined = {source: one for one in cuts if isinstance(one, Joined) for source in one.sources}
         self._parts: dict[str, list[Part]] = {}
         for one in cuts:
@@ -113,7 +197,8 @@ class RecutSession:
 
     def like(self, session: Session) -> RecutSession:
         """Return another session of the same model, shown as this one is."""
-        return RecutSession(session, [*{one.name: one for one in self._joined.values()}.values(), *self._part.values()])
+        cuts: list[Joined | Part] = [*{one.name: one for one in self._joined.values()}.values(), *self._part.values()]
+        return RecutSession(session, cuts, self._constants)
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
@@ -224,7 +309,11 @@ class RecutSession:
         """See protocols.Replacer."""
         part = self._part.get(name)
         found = self._replacer.operator(name if part is None else part.source)
-        return found if part is None or found is None else _cut_weights(found, part)
+        orders = self._constants.get(name)
+        if found is not None and orders is not None:
+            turned = {key: orders[key].put_back(np.asarray(found.parameters[key])) for key in orders}
+            return dataclasses.replace(found, parameters={**found.parameters, **turned})
+        return found if part is None or found is None or part.shape == part.whole else _cut_weights(found, part)
 
     @property
     def _replacer(self) -> Replacer:
