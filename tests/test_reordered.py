@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import precision_debug
+from precision_debug.errors import ModelError
 from precision_debug.pairing.reordered import find_order, find_reordered, list_orders
 from precision_debug.records import TensorMeta
 from precision_debug.report.model import Report
@@ -164,3 +166,43 @@ def test_heads_in_another_order_accuse_nobody_and_hide_nothing(tmp_path: Path) -
     (one,) = explained.culprits
     assert (one.name, one.cause) == ("k/addmm", "files_differ")
     assert one.evidence["target"] == pytest.approx(1.3 * one.evidence["base"], rel=1e-5)
+
+
+@pytest.mark.engine("torch")
+def test_weights_that_cannot_be_read_end_no_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a Paddle program whose file holds others: what runs is compared."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    from precision_debug_torch.engine import exported_weights
+
+    def refuse(model: Any) -> Any:
+        raise ModelError("its weights cannot be read", where=model.path)
+
+    monkeypatch.setattr(exported_weights, "weights_of", refuse)
+    file = tmp_path / "heads.py"
+    file.write_text(_MODULE)
+    report = precision_debug.compare(
+        f"{file}:moved", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:base"
+    )
+    assert not reordered(report)
+    assert [row.status for row in report.outputs] == [precision_debug.records.Status.PASS]
+
+
+@pytest.mark.engine("torch")
+def test_weights_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a card are copied to the host, where not all of them may fit."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from precision_debug_torch.engine import exported_weights
+    from precision_debug_torch.model import Model
+
+    read: list[str] = []
+    as_array = exported_weights.as_array
+
+    def noted(tensor: Any, *, name: str) -> Any:
+        read.append(name)
+        return as_array(tensor, name=name)
+
+    monkeypatch.setattr(exported_weights, "as_array", noted)
+    weights = exported_weights.weights_of(Model(module=torch.nn.Linear(3, 2), path="a module"))
+    assert (sorted(weights), read) == (["bias", "weight"], [])
+    assert weights["weight"].shape == (2, 3)
+    assert read == ["weight"]

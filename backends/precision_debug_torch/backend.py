@@ -131,7 +131,7 @@ class TorchBackend:
             return ()
         return summarise_weights(check_weights(self._model(spec), path), path)
 
-    def weights(self, spec: SessionSpec) -> dict[str, Any]:
+    def weights(self, spec: SessionSpec) -> Mapping[str, Any]:
         """Return parameters and buffers as they are in the model, name to array."""
         self._require("torch_fp32")
         from .engine.exported_weights import weights_of

@@ -75,16 +75,16 @@ def _add_reordered(
     """Return what is shown otherwise, with what both files have in other orders of channels that cancel."""
     cut = {source for one in (*found.base, *found.target) for source in _sources_of(one)}
     pairs = {name: base_name for name, base_name in pairs.items() if not {name, base_name} & cut}
-    orders = list_orders(_iterate_weights(base, target, pairs))
-    if not orders:
-        return found
     try:
+        orders = list_orders(_iterate_weights(base, target, pairs))
+        if not orders:
+            return found
         values = [
             _hold(side, fed, [meta for meta in side.tensors if not meta.unseen and not meta.phase], "fViub",
                   noting=True)
             for side, fed in zip((base, target), feeds, strict=True)
         ]
-    except PrecisionDebugError:  # whatever it is, the comparison's own run says it
+    except PrecisionDebugError:  # weights that cannot be read; or a run, of which the comparison's own says it
         return found
     both = {
         name: (values[0][one], values[1][name]) for name, one in pairs.items() if one in values[0] and name in values[1]
@@ -114,7 +114,7 @@ def _iterate_weights(base: OpenSide, target: OpenSide, pairs: Mapping[str, str])
     keepers = [side.opening.capabilities.weight_keeper for side in (base, target)]
     if keepers[0] is not None and keepers[1] is not None:
         ours, theirs = (k.weights(side.opening.spec) for k, side in zip(keepers, (base, target), strict=True) if k)
-        yield from ((np.asarray(ours[name]), np.asarray(one)) for name, one in theirs.items() if name in ours)
+        yield from ((np.asarray(ours[name]), np.asarray(theirs[name])) for name in theirs if name in ours)
         return
     for name, base_name in pairs.items():
         yield from ((first, second) for _, first, second in _iterate_constants(base, target, base_name, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,26 @@ def check_weights(model: Model, path: str | Path) -> tuple[Weight, ...]:
     return compare_weights(weights_of(model), _used(path), layers_of(model.module).values())
 
 
-def weights_of(model: Model) -> dict[str, Array]:
-    """Return a module's parameters and buffers as arrays."""
+def weights_of(model: Model) -> Mapping[str, Array]:
+    """Return a module's parameters and buffers, each an array when it is asked for: a card's are copied to the host."""
     state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
-    return {name: as_array(tensor, name=name) for name, tensor in state.items() if tensor.numel()}
+    return _Arrays({name: tensor for name, tensor in state.items() if tensor.numel()})
+
+
+class _Arrays(Mapping[str, Array]):
+    """Tensors by name, as arrays."""
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self._tensors = tensors
+
+    def __getitem__(self, name: str) -> Array:
+        return as_array(self._tensors[name], name=name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
 
 
 def check_arrays(weights: Mapping[str, Array], path: str | Path) -> tuple[Weight, ...]:
