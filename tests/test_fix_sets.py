@@ -205,26 +205,6 @@ def test_an_engine_that_leaves_the_low_precision_with_one_operator_kept_has_no_f
     assert tried.still == Executed(low=1, of=10, precision="FP16")
 
 
-@pytest.mark.parametrize(
-    ("ran", "needed", "offered"),
-    [(1, (4,), True), (3, (2, 6), True), (5, (1, 3, 5, 6, 8), True), (2, (4, 7), True), (6, (1, 3, 5, 6, 8, 9), False)],
-)
-def test_what_alone_ran_low_is_offered_though_nothing_is_left_low(
-    ran: int, needed: tuple[int, ...], offered: bool
-) -> None:
-    """An altitude joined with angles in INT8: nothing but the Concat ran in it. More than half of all is no set."""
-    was = Executed(low=ran, of=10, precision="FP16")
-    found, tried = Model(needs(*needed), low=lambda kept: max(0, ran - kept)).fix(*needed, was=was)
-    assert (found.keys, tried.state) == ((keys(*needed), "mended") if offered else ((), "none"))
-    assert not offered or tried.still == Executed(low=ran - len(needed), of=10, precision="FP16")
-
-
-def test_what_takes_others_out_of_the_low_precision_is_not_offered() -> None:
-    was = Executed(low=6, of=10, precision="FP16")
-    found, tried = Model(needs(4), low=lambda kept: 0 if kept else 6).fix(4, was=was)
-    assert (found.option, tried.state) == ("", "none")
-
-
 def test_what_mends_the_first_input_alone_is_not_offered() -> None:
     """On the other inputs two operators are needed."""
 

@@ -277,8 +277,6 @@ def describe_giving_up(was: Executed | None, still: Executed | None, kept: int, 
     """Begin the sentence of a fix that gives up most of the low precision; "" of another."""
     if still is None or not gives_up_most(was, still, kept, of):
         return same("")
-    if was is not None and was.low and not still.low:
-        return Text(f"only by giving up all of {still.precision}: ", f"须放弃全部 {still.precision}：")
     return Text(f"only by giving up most of {still.precision}: ", f"须放弃大部分 {still.precision}：")
 
 
@@ -288,8 +286,6 @@ def describe_still_low(was: Executed | None, still: Executed | None) -> Text:
         return same("")
     low = _describe_low(still)
     en, zh = f"; {low.en} still {_run(still)} in {still.precision}", f"；仍有 {low.zh} 个算子以 {still.precision} 运行"
-    if not still.low:
-        en, zh = f"; nothing is left in {still.precision} then", f"；此时没有算子再以 {still.precision} 运行"
     if was is not None:
         en, zh = f"{en} ({count(was.low)} of {count(was.of)} before)", f"{zh}（此前为 {_describe_low(was).zh}）"
     return Text(en, zh)

@@ -232,14 +232,13 @@ class FixFinder:
     def _again_so(self, kept: Kept) -> Evaluation | None:
         """Return a set run once more in a session of its own, on the other inputs too; None where that does not give
         what it gave, or it does not help there.
-        Of few names, what only moves the numbers of a kept operator is left out if the rest does without, or else is
-        all that is kept (a Concat) if that does. The one run of a model that takes long is not repeated, unless it was
-        rough: then what is not near to it is run a third time."""
+        Of few names, what only moves the numbers of a kept operator is left out if the rest does without. The one run
+        of a model that takes long is not repeated, unless it was rough: then what is not near to it is run a third
+        time."""
         if kept not in self.confirmed:
             plain, keys = (self.keepable.units.keys(kept, movers=movers) for movers in (False, True))
             few = plain != keys and self.most >= _SMALL_WORK and len(kept) <= _FEW_NAMES
-            parts = (plain, tuple(key for key in keys if key not in plain)) if few else ()
-            again = (self._run_again(kept, some) for some in (*parts, keys))
+            again = (self._run_again(kept, some) for some in ((plain, keys) if few else (keys,)))
             once = not (self.samples[1:] or self.most > 1 or self.trials.calibrates)
             self.confirmed[kept] = self._found(kept) if once else next((one for one in again if one is not None), None)
         return self.confirmed[kept]

@@ -1,8 +1,7 @@
 """When what was run is offered as a fix: one rule for kept operators, for remedies and for the sets of a search.
 
 It leaves less than half of the error, on every input that it ran on; half at least of what was to stay in the low
-precision still runs in it, or of at most half of the operators that are kept each ran in it, and no other left it; and
-it does so again. The numbers are those of ``explain.criteria``. Beyond that the best
+precision still runs in it; and it does so again. The numbers are those of ``explain.criteria``. Beyond that the best
 trade is the set that gives most for what it keeps.
 """
 
@@ -139,21 +138,16 @@ def does_stay_low(units: Units, keys: Collection[str], was: Executed | None, now
     """Return whether a set of kept keys is no way of switching the precision off.
 
     was, now: in which precision the target ran with nothing kept, and with these. Where nobody can tell, or nothing ran
-    in the low one to begin with, a set of everything is none all the same. Where what left the low precision is what is
-    kept, nothing was switched off with it, though nothing may be left: one Concat may be all that runs in INT8.
+    in the low one to begin with, a set of everything is none all the same.
     """
     if keys and all(is_switch(key) for key in keys):
         return True  # no operator is kept: what an engine takes by itself is its own choice
-    kept = [unit for unit in units.units if any(key in keys for key in unit.keys)]
+    kept = [unit for unit in units.units if unit.key in keys]
     if was is None or not was.low:
         return any(unit not in kept for unit in units.units if not is_switch(unit.key))
     made = sum(len(unit.metas) for unit in units.units)
-    own = sum(len(unit.metas) for unit in kept)
-    if now is None:
-        return False
-    if len(kept) <= was.low - now.low <= own and len(kept) <= HALF * len(units):
-        return True
-    return now.low >= max(1, math.floor(HALF * (1 - own / max(1, made)) * was.low))
+    left = 1 - sum(len(unit.metas) for unit in kept) / max(1, made)
+    return now is not None and now.low >= max(1, math.floor(HALF * left * was.low))
 
 
 def is_large(kept: int, of: int) -> bool:
