@@ -5,6 +5,7 @@ docstring states was measured in the stock engine or numpy (``python tests/plant
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from planted import fourteenth_onnx
 from planted.fourteenth_onnx import DATA, ROUNDS, _fed, _filters, _images
 from planted.onnx_faults import Array, Graph, _body, _info
 from planted.onnx_further import ints, k
-from planted.twelfth.case import COARSE, DIFFER, Build, Thread, graph, labelled, one_file, two_files
+from planted.twelfth.case import COARSE, DIFFER, Build, Thread, graph, labelled
 
 CASES: list[Thread] = []
 Make = Callable[[Path], tuple[Path, Path, Mapping[str, Array]]]
@@ -23,32 +25,7 @@ SEVEN = ["--option", "reduce_range=true"]
 INFINITE = "weight_overflow infinite_constant overflow"
 
 
-def case(kind: str, mode: str, who: str = "", why: str = "", **more: Any) -> Callable[[Build], Build]:
-    """One file in a mode."""
-
-    def register(build: Build) -> Build:
-        CASES.append(labelled(build, "", kind, mode, who, why, make=one_file(build), **more))
-        return build
-
-    return register
-
-
-def pair(target: Build, who: str = "", why: str = DIFFER, *, kind: str = "converter", mode: str = "ort_fp32",
-         opset: int = 17, **more: Any) -> Callable[[Build], Build]:  # fmt: skip
-    """The function builds the baseline, ``target`` what was made of it; opset: the baseline's."""
-
-    def register(build: Build) -> Build:
-        def make(folder: Path) -> tuple[Path, Path, Mapping[str, Array]]:
-            made, base, feeds = two_files(build, target)(folder)
-            if opset != 17:
-                g, outputs = graph(build, opset=opset)
-                g.save(base, outputs)
-            return made, base, feeds
-
-        CASES.append(labelled(build, "", kind, mode, who, why if who else "", make=make, baseline="ort_fp32", **more))
-        return build
-
-    return register
+case, pair = (functools.partial(one, cases=CASES) for one in (fourteenth_onnx.case, fourteenth_onnx.pair))
 
 
 # --- smoothed, equalised, merged, folded

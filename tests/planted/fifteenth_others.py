@@ -9,6 +9,7 @@ float64, Paddle's cases in numpy's, loops by what their own numbers were.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
+from planted import fourteenth_others
 from planted.eleventh_torch import layer
 from planted.fourteenth_others import Loop, _sgd, _trained, llama
 from planted.paddle_faults import IMAGE, TOKENS, _feeds, _linears, _written
@@ -527,15 +529,7 @@ def program_of_an_earlier_head(net: Any) -> None:
 LOOPS: list[Loop] = []
 
 
-def loop(*words: str, status: int = 0) -> Callable[[Any], Any]:
-    """words: what the verb's text must match; none: it may find nothing."""
-
-    def register(run: Any) -> Any:
-        truth = " ".join(run.__doc__.split())
-        LOOPS.append(Loop(name=run.__name__, run=run, words=words, status=status, truth=truth))
-        return run
-
-    return register
+loop = functools.partial(fourteenth_others.loop, loops=LOOPS)
 
 
 def _adam(rate: float = 3e-3) -> Any:

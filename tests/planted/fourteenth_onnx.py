@@ -21,19 +21,21 @@ CASES: list[Thread] = []
 ROUNDS = f"{COARSE} cancellation cancels amplified amplifies"
 
 
-def case(kind: str, mode: str, who: str = "", why: str = "", **more: Any) -> Callable[[Build], Build]:
-    """One file in a mode."""
+def case(kind: str, mode: str, who: str = "", why: str = "", *, cases: list[Thread] = CASES,
+         **more: Any) -> Callable[[Build], Build]:  # fmt: skip
+    """One file in a mode. cases: of which batch."""
 
     def register(build: Build) -> Build:
-        CASES.append(labelled(build, more.pop("thread", ""), kind, mode, who, why, make=one_file(build), **more))
+        cases.append(labelled(build, more.pop("thread", ""), kind, mode, who, why, make=one_file(build), **more))
         return build
 
     return register
 
 
 def pair(target: Build, who: str = "", why: str = DIFFER, *, kind: str = "converter", mode: str = "ort_fp32",
-         opset: int = 17, **more: Any) -> Callable[[Build], Build]:  # fmt: skip
-    """The function builds the baseline, ``target`` what was made of it; opset: the baseline's, where it is older."""
+         opset: int = 17, cases: list[Thread] = CASES, **more: Any) -> Callable[[Build], Build]:  # fmt: skip
+    """The function builds the baseline, ``target`` what was made of it; opset: the baseline's, where it is older.
+    cases: of which batch."""
 
     def register(build: Build) -> Build:
         def make(folder: Path) -> tuple[Path, Path, Mapping[str, Array]]:
@@ -45,7 +47,7 @@ def pair(target: Build, who: str = "", why: str = DIFFER, *, kind: str = "conver
 
         thread = more.pop("thread", "")
         why_not = why if who else ""
-        CASES.append(labelled(build, thread, kind, mode, who, why_not, make=make, baseline="ort_fp32", **more))
+        cases.append(labelled(build, thread, kind, mode, who, why_not, make=make, baseline="ort_fp32", **more))
         return build
 
     return register

@@ -339,10 +339,12 @@ class Loop:
 LOOPS: list[Loop] = []
 
 
-def loop(*words: str, status: int = 0) -> Callable[[Any], Any]:
+def loop(*words: str, status: int = 0, loops: list[Loop] = LOOPS) -> Callable[[Any], Any]:
+    """words: what the verb's text must match; none: it may find nothing. loops: of which batch."""
+
     def register(run: Any) -> Any:
         truth = " ".join(run.__doc__.split())
-        LOOPS.append(Loop(name=run.__name__, run=run, words=words, status=status, truth=truth))
+        loops.append(Loop(name=run.__name__, run=run, words=words, status=status, truth=truth))
         return run
 
     return register
