@@ -1,5 +1,5 @@
-"""What is true of the fourteenth and fifteenth batch's cases, without the tool: ``python
-tests/planted/fourteenth_truth.py [fifteenth] [WORD …]``."""
+"""What is true of the fourteenth to sixteenth batch's cases, without the tool: ``python
+tests/planted/fourteenth_truth.py [fifteenth | sixteenth] [WORD …]``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from planted import fifteenth_onnx, fourteenth_onnx
+from planted import fifteenth_onnx, fourteenth_onnx, sixteenth_onnx
 from planted.onnx_faults import Array
 from planted.twelfth.case import Thread
 
@@ -70,7 +70,8 @@ def _quantised(one: Thread, path: Path, feeds: Mapping[str, Array], without: Seq
         how = by.CalibrationMethod.Entropy if "calibration=entropy" in one.options else by.CalibrationMethod.MinMax
         by.quantize_static(str(path), str(out), Given(), nodes_to_exclude=names, reduce_range=seven,
                         per_channel="per_channel=false" not in one.options, weight_type=by.QuantType.QInt8,
-                        activation_type=by.QuantType.QInt8, calibrate_method=how)  # fmt: skip
+                        activation_type=by.QuantType.QUInt8 if "activation_type=uint8" in one.options else
+                        by.QuantType.QInt8, calibrate_method=how)  # fmt: skip
     told = ort.SessionOptions()
     told.log_severity_level = 4
     if exact:
@@ -110,7 +111,8 @@ def measure(one: Thread, folder: Path) -> str:
     path, base, feeds = one.make(folder)
     path, feeds = Path(path), feeds or {}
     if one.mode.startswith("tflite"):
-        return _apart(_lite(path, feeds)[0], _lite(Path(str(base)), feeds)[0])
+        floats = base or fourteenth_onnx.DATA / "digits_float32.tflite"
+        return _apart(_lite(path, feeds)[0], _lite(Path(str(floats)), feeds)[0])
     want = _each(Path(str(base)) if base else path, feeds)
     if path.suffix == ".xml":
         return _apart(openvino(path, feeds)[0], next(iter(want.values())))
@@ -129,6 +131,10 @@ def measure(one: Thread, folder: Path) -> str:
         sets = [*([name] for name in who), [*who, *one.extra]] if who else []
         kept = "; ".join(f"{names} kept {off(in_half(path, feeds, names, kind))}" for names in sets)
         return f"{off(in_half(path, feeds, (), kind))}; {kept}"
+    if one.mode == "onnx_ref":
+        from onnx.reference import ReferenceEvaluator
+
+        return off(ReferenceEvaluator(str(path)).run(None, dict(feeds)))
     if one.mode == "ov_int8":
         return off(_by_nncf(path, feeds))
     if one.mode in {"ort_int8", "ort_int8_dynamic", "ort_int4"}:
@@ -141,8 +147,8 @@ def main() -> int:
     import tempfile
 
     words = sys.argv[1:]
-    batch = fifteenth_onnx if "fifteenth" in words[:1] else fourteenth_onnx
-    words = words[batch is fifteenth_onnx :]
+    batches = {"fifteenth": fifteenth_onnx, "sixteenth": sixteenth_onnx}
+    batch = batches[words.pop(0)] if words and words[0] in batches else fourteenth_onnx
     for one in batch.CASES:
         if not words or any(word in one.name for word in words):
             with tempfile.TemporaryDirectory() as name:

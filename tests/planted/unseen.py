@@ -3,8 +3,8 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth, fourteenth, fifteenth, where, or
-all.
+fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth, fourteenth, fifteenth,
+sixteenth, where, or all.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ BATCHES = {
     "where": ("where_it_hurts",),
     "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
     "fifteenth": ("fifteenth_onnx", "fifteenth_torch", "fifteenth_others"),
+    "sixteenth": ("sixteenth_onnx",),
 }
 
 
