@@ -39,7 +39,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Files that take longest begin, so that no core waits for the last of them (--dist loadfile). By CPU seconds; those
 # with frameworks are among them, since in the alphabet most of these stand at the end.
 LONGEST = (
-    "test_torch_replacing", "test_paddle", "test_tokens_transformers", "test_torch_gradients", "test_ranks",
+    "test_unseen", "test_packed_folders", "test_torch_replacing", "test_paddle", "test_tokens_transformers",
+    "test_torch_gradients", "test_ranks",
     "test_to_keep", "test_torch_training_threads", "test_attack", "test_supervisor", "test_readme",
     "test_torch_training", "test_claims", "test_explain", "test_search", "test_cli_statuses", "test_port",
     "test_torch_folder", "test_torch", "test_torch_on_device", "test_torch_contract", "test_training_ranks",

@@ -1,24 +1,27 @@
 """pytest --forks N: tests are collected once, and N forks of this process run them, a file at a time.
 
 Each of xdist's workers imports every framework and collects every test; forks have that already. Who has no work takes
-the next file, so that fixtures of a module are made once. A fork that dies fails the test that it ran, and another goes
-on behind it.
+the next file, so that fixtures of a module are made once; where none is left, half of what another has left of its own.
+A fork that dies fails the test that it ran, and another goes on behind it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import mmap
 import os
 import pickle
 import selectors
 import signal
 import struct
 import sys
+import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from itertools import groupby
+from typing import IO, Any, NoReturn
 
 import pytest
 from warm import ENGINES, import_all, shared
@@ -27,8 +30,13 @@ __all__ = ["pytest_addoption", "pytest_runtestloop"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "collect once, then run the tests in so many forks of this process, a file at a time"
-    parser.getgroup("forks").addoption("--forks", metavar="N", type=int, default=0, help=text)
+    text = "collect once, then run the tests in so many forks of this process (auto: one more than cores)"
+    parser.getgroup("forks").addoption("--forks", metavar="N", type=_count, default=0, help=text)
+
+
+def _count(text: str) -> int:
+    """One more than there are cores: tests wait for what they have started for a sixth of their time."""
+    return len(os.sched_getaffinity(0)) + 1 if text == "auto" else int(text)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,10 +65,6 @@ class _Forks:
 
     def __init__(self, session: pytest.Session, folder: str) -> None:
         self._session, self._folder = session, folder
-        self._files = [list(items) for _, items in groupby(session.items, key=lambda item: item.path)]
-        self._queue, filling = os.pipe()
-        os.write(filling, b"".join(struct.pack("i", number) for number in range(len(self._files))))
-        os.close(filling)
         factory = session.config._tmp_path_factory  # type: ignore[attr-defined]
         self._base = factory.getbasetemp()
         self._number = 0
@@ -68,17 +72,24 @@ class _Forks:
 
     def run(self, count: int) -> None:
         """Until all have ended. Raises Interrupted and Failed as a run without forks does."""
+        sizes = [len(list(items)) for _, items in groupby(self._session.items, key=lambda item: item.path)]
+        with tempfile.TemporaryFile() as lock:
+            self._work = _Work(sizes, count, lock)
+            self._run(count)
+
+    def _run(self, count: int) -> None:
         try:
-            for _ in range(count):
-                self._fork([])
+            for worker in range(count):
+                self._fork(worker)
             while self._listening.get_map():
                 for key, _ in self._listening.select():
                     key.data.hear()
                     self._look_whether_to_go_on()
                     if key.data.ended():
                         self._listening.unregister(key.fileobj)
-                        if (left := key.data.left()) is not None:
-                            self._fork(left)
+                        if key.data.died():
+                            self._work.give_back(key.data.worker, key.data.runs)
+                            self._fork(key.data.worker)
         finally:
             for key in list(self._listening.get_map().values()):
                 key.data.kill()
@@ -89,8 +100,7 @@ class _Forks:
         if self._session.shouldstop:
             raise self._session.Interrupted(self._session.shouldstop)
 
-    def _fork(self, first: Sequence[pytest.Item]) -> None:
-        """first: what it runs before it takes a file."""
+    def _fork(self, worker: int) -> None:
         hears, tells = os.pipe()
         self._number += 1
         self._session.config.get_terminal_writer().flush()
@@ -101,11 +111,11 @@ class _Forks:
             os.close(hears)
             for key in list(self._listening.get_map().values()):
                 os.close(key.fd)
-            self._become(tells, first)
+            self._become(tells, worker)
         os.close(tells)
-        self._listening.register(hears, selectors.EVENT_READ, _Fork(self._session, pid, hears))
+        self._listening.register(hears, selectors.EVENT_READ, _Fork(self._session, pid, hears, worker))
 
-    def _become(self, tells: int, first: Sequence[pytest.Item]) -> NoReturn:
+    def _become(self, tells: int, worker: int) -> NoReturn:
         status, config = 1, self._session.config
         capturing = config.pluginmanager.getplugin("capturemanager")
         try:
@@ -118,15 +128,14 @@ class _Forks:
             for name in ("terminalreporter", "outcomes of this run"):
                 config.pluginmanager.unregister(name=name)
             config.pluginmanager.register(teller := _Teller(config, tells), "tells of a fork")
-            run, groups = config.hook.pytest_runtest_protocol, self._take(first)
-            items = next(groups, [])
-            while items:
-                for item, following in pairwise(items):
-                    teller.tell("begun", item.nodeid)
-                    run(item=item, nextitem=following)
-                last, items = items[-1], next(groups, [])
-                teller.tell("begun", last.nodeid)
-                run(item=last, nextitem=items[0] if items else None)
+            items, place = self._session.items, self._work.take(worker)
+            while place is not None:
+                following = self._work.take(worker)
+                teller.tell("begun", place)
+                config.hook.pytest_runtest_protocol(
+                    item=items[place], nextitem=None if following is None else items[following]
+                )
+                place = following
             capturing.stop_global_capturing()
             status = 0
         except BaseException:
@@ -135,11 +144,48 @@ class _Forks:
         finally:
             os._exit(status)
 
-    def _take(self, first: Sequence[pytest.Item]) -> Iterator[Sequence[pytest.Item]]:
-        if first:
-            yield first
-        while number := os.read(self._queue, 4):
-            yield self._files[struct.unpack("i", number)[0]]
+
+class _Work:
+    """Who runs which test, in memory that all forks share: a test is its place in the list of all.
+
+    Of each worker stand there what it has taken last, and from where to where it has more."""
+
+    def __init__(self, sizes: Sequence[int], workers: int, lock: IO[bytes]) -> None:
+        """sizes: how many tests each file has, in their order."""
+        self._ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+        self._lock = lock
+        self._memory = mmap.mmap(-1, 12 * workers + 4)
+        self._all = memoryview(self._memory).cast("i")
+        self._all[:] = memoryview(struct.pack(f"{3 * workers + 1}i", *[-1, 0, 0] * workers, 0)).cast("i")
+
+    def take(self, worker: int) -> int | None:
+        """The next test of this worker, which nobody else takes then. None where none is left."""
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)  # of this process, and gone with it
+        try:
+            place = 3 * worker
+            if self._all[place + 1] == self._all[place + 2]:
+                self._all[place + 1], self._all[place + 2] = self._share()
+            begin, end = self._all[place + 1], self._all[place + 2]
+            self._all[place], self._all[place + 1] = (begin, begin + 1) if begin < end else (-1, end)
+            return begin if begin < end else None
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+    def give_back(self, worker: int, ran: int) -> None:
+        """What a worker that died in ``ran`` had taken to run it next."""
+        if self._all[3 * worker] not in (-1, ran):
+            self._all[3 * worker + 1] -= 1
+
+    def _share(self) -> tuple[int, int]:
+        """The next file, or half of the longest rest that another has."""
+        if (number := self._all[-1]) < len(self._ends):
+            self._all[-1] += 1
+            return (self._ends[number - 1] if number else 0), self._ends[number]
+        rests = [(self._all[place + 2] - self._all[place + 1], place) for place in range(0, len(self._all) - 1, 3)]
+        rest, place = max(rests)
+        end = self._all[place + 2]
+        self._all[place + 2] -= (rest + 1) // 2
+        return self._all[place + 2], end
 
 
 class _Teller:
@@ -161,10 +207,10 @@ class _Teller:
 class _Fork:
     """In the process that has forked it: which test it runs, and what it has told."""
 
-    def __init__(self, session: pytest.Session, pid: int, hears: int) -> None:
-        self._session, self._pid, self._hears = session, pid, hears
+    def __init__(self, session: pytest.Session, pid: int, hears: int, worker: int) -> None:
+        self._session, self._pid, self._hears, self.worker = session, pid, hears, worker
         self._text, self._open, self._status = b"", True, 0
-        self._runs = ""
+        self.runs = -1
 
     def hear(self) -> None:
         """Hand over what has come."""
@@ -174,7 +220,7 @@ class _Fork:
             kind, what = pickle.loads(self._text[4 : 4 + size])
             self._text = self._text[4 + size :]
             if kind == "begun":
-                self._runs = what
+                self.runs = what
             else:
                 self._log(self._session.config.hook.pytest_report_from_serializable(
                     config=self._session.config, data=what
@@ -186,19 +232,17 @@ class _Fork:
     def ended(self) -> bool:
         return not self._open
 
-    def left(self) -> Sequence[pytest.Item] | None:
-        """What of its file stands behind the test that it died in, which fails; None where it came to its end."""
+    def died(self) -> bool:
+        """Whether it did not come to its end; the test that it died in fails."""
         if not self._status:
-            return None
-        items = self._session.items
-        places = [place for place, item in enumerate(items) if item.nodeid == self._runs]
-        if not places:
+            return False
+        if self.runs < 0:
             raise RuntimeError(f"a fork ended with status {self._status} before its first test")
-        item = items[places[0]]
+        item = self._session.items[self.runs]
         self._log(pytest.TestReport(
-            self._runs, item.location, {}, "failed", f"the fork that ran it ended with status {self._status}", "call",
+            item.nodeid, item.location, {}, "failed", f"the fork that ran it ended with status {self._status}", "call",
         ))  # fmt: skip
-        return [one for one in items[places[0] + 1 :] if one.path == item.path]
+        return True
 
     def kill(self) -> None:
         """At once."""

@@ -68,3 +68,34 @@ def test_forks_tell_what_became_of_each_test(tmp_path: Path) -> None:
     assert "said by c" in said
     assert said.count("said by 1") == 2
     assert "said by 0" not in said
+
+
+_LONG = r"""
+import os
+import time
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("number", range(24))
+def test_long(number):
+    if number in (5, 17):
+        os._exit(3)
+    ran = Path(__file__).with_name("ran")
+    while number == 0 and not ran.exists():  # until another has run
+        time.sleep(0.01)
+    with ran.open("a") as file:
+        file.write(f"{number}\n")
+"""
+
+
+def test_who_has_no_file_left_takes_half_of_anothers_rest(tmp_path: Path) -> None:
+    """Each test of the last file runs once, whichever fork dies."""
+    (tmp_path / "test_long.py").write_text(_LONG, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text("from forks import pytest_addoption, pytest_runtestloop\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    done = run_python("-m", "pytest", "-q", "--forks", "3", "-p", "no:cacheprovider", "-o",
+                      f"pythonpath={ROOT / 'tests'} {ROOT}", str(tmp_path), cwd=tmp_path)  # fmt: skip
+    assert "2 failed, 22 passed" in done.stdout, done.stdout + done.stderr
+    ran = [int(line) for line in (tmp_path / "ran").read_text(encoding="utf-8").splitlines()]
+    assert sorted(ran) == [number for number in range(24) if number not in (5, 17)]
+    assert ran[0] > 1
