@@ -47,7 +47,7 @@ def _nothing(_: Weights) -> None:
 def folder_of(
     thread: str, kind: str, who: str = "", why: str = "", *, model: str = "qwen2", mode: str = "torch_fp32",
     how: str = "", both: Callable[[Weights], None] = _nothing, alone: bool = False, config: Mapping[str, Any] | None =
-    None, **more: Any,
+    None, cases: list[Thread] = CASES, **more: Any,
 ) -> Any:  # fmt: skip
     """A folder of transformers beside a copy whose weights the function edits. both: edits those of either. alone: one
     folder, whose own float32 is the baseline. how: the target's attention; config: what its configuration is given."""
@@ -92,7 +92,7 @@ def folder_of(
             return found[0], found[1][..., : found[0].shape[-1]]
 
         known = "" if alone else "torch_fp32"
-        CASES.append(labelled(edit, thread, kind, mode, who, why, make=make, baseline=known, **more))
+        cases.append(labelled(edit, thread, kind, mode, who, why, make=make, baseline=known, **more))
         TRUTHS[edit.__name__] = truth
         return edit
 
@@ -239,8 +239,9 @@ def attention_written_out_in_bfloat16(w: Weights) -> None:
 
 
 def gguf(
-    thread: str, kind: str, who: str = "", why: str = "", *, both: Callable[[Weights], None] = _nothing, **more: Any
-) -> Any:
+    thread: str, kind: str, who: str = "", why: str = "", *, both: Callable[[Weights], None] = _nothing,
+    cases: list[Thread] = CASES, **more: Any,
+) -> Any:  # fmt: skip
     """A Llama of examples/gguf in F32 beside the file that the function's keywords (a type) or edits make of it."""
     how = {key: more.pop(key) for key in ("eps", "theta", "scale") if key in more}
     type_of = more.pop("type_of", "F32")
@@ -272,7 +273,7 @@ def gguf(
                 last = {name: _four_bits(one) if one.ndim > 1 else one for name, one in last.items()}
             return llama(first, gguf_files.ids()[0], 1e-5), llama(last, gguf_files.ids()[0], how.get("eps", 1e-5))
 
-        CASES.append(labelled(edit, thread, kind, "gguf_cpu", who, why, make=make, baseline="gguf_fp32", **more))
+        cases.append(labelled(edit, thread, kind, "gguf_cpu", who, why, make=make, baseline="gguf_fp32", **more))
         TRUTHS[edit.__name__] = truth
         return edit
 
@@ -328,7 +329,8 @@ def weight_that_takes_its_block(w: Weights) -> None:
 
 def program(
     thread: str, kind: str, mode: str, who: str = "", why: str = "", *, parts: Any, base: Any = None,
-    base_parts: Any = None, change: Any = None, shape: Any = TOKENS, training: bool = False, **more: Any,
+    base_parts: Any = None, change: Any = None, shape: Any = TOKENS, training: bool = False,
+    cases: list[Thread] = CASES, **more: Any,
 ) -> Callable[[Any], Any]:  # fmt: skip
     """A forward of (net, x); base: the baseline's, where there are two files. training: the target was saved before
     eval()."""
@@ -341,7 +343,7 @@ def program(
             return made, first, _feeds(shape)
 
         known = "cpu_fp32" if base else ""
-        CASES.append(labelled(forward, thread, kind, mode, who, why, make=make, baseline=known, **more))
+        cases.append(labelled(forward, thread, kind, mode, who, why, make=make, baseline=known, **more))
         return forward
 
     return register
@@ -700,15 +702,15 @@ def _paddle(case: Thread, folder: Path) -> tuple[Array, Array]:
     return ran(base or target), ran(target)
 
 
-def main() -> None:
+def main(cases: list[Thread] = CASES, loops: list[Loop] = LOOPS) -> None:
     words = sys.argv[1:]
-    for case in CASES:
+    for case in cases:
         if words and not any(word in case.name for word in words):
             continue
         with tempfile.TemporaryDirectory() as folder:
             base, target = TRUTHS[case.name]() if case.name in TRUTHS else _paddle(case, Path(folder))
         print(f"{case.name} ({case.mode}): {np.linalg.norm(target - base) / np.linalg.norm(base):.3g}", flush=True)
-    for one in LOOPS:
+    for one in loops:
         if words and not any(word in one.name for word in words):
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +36,31 @@ LOST = "coarse cancellation cancels amplified drift long_reduction flips rounded
 PORT, BACK, MOVE = "torch_fp32", ["--step", "backward"], ["--step", "optimiser"]
 
 
-def _source(folder: Path, factory: str) -> str:
+def _source(folder: Path, factory: str, module: str = "fifteenth_torch") -> str:
     """A user's own file, in which the factory is found."""
     file = folder / f"{factory}_model.py"
     path = f"import sys\n\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
-    file.write_text(f"{path}from planted.fifteenth_torch import *  # noqa\n")
+    file.write_text(f"{path}from planted.{module} import *  # noqa\n")
     return f"{file}:{factory}"
 
 
 def case(
-    thread: str, kind: str, mode: str, who: str = "", why: str = "", base: str = "", file: str = "", **more: Any
-) -> Callable[..., Any]:
-    """A factory in a mode; base: the factory of the baseline, where there are two. file: how the target is kept,
-    "traced", "frozen", "exported" or "apart" (an exported program taken apart). Of a narrow type a paste is due."""
+    thread: str, kind: str, mode: str, who: str = "", why: str = "", base: str = "", file: str = "",
+    cases: list[Thread] = CASES, module: str = "fifteenth_torch", **more: Any,
+) -> Callable[..., Any]:  # fmt: skip
+    """A factory of a module in a mode; base: the factory of the baseline, where there are two. file: how the target is
+    kept, "traced", "frozen", "exported" or "apart" (an exported program taken apart). Of a narrow type a paste is
+    due."""
 
     def register(build: Callable[..., Any]) -> Callable[..., Any]:
         def make(folder: Path) -> tuple[str, str | None, None]:
-            target = _kept(folder, build, file) if file else _source(folder, build.__name__)
-            return target, _source(folder, base) if base else None, None
+            target = _kept(folder, build, file) if file else _source(folder, build.__name__, module)
+            return target, _source(folder, base, module) if base else None, None
 
         BASES[build.__name__] = base
         more.setdefault("fix", bool(who) and not base)
         known = "torch_fp32" if base else ""
-        CASES.append(labelled(build, thread, kind, mode, who, why, make=make, baseline=known, **more))
+        cases.append(labelled(build, thread, kind, mode, who, why, make=make, baseline=known, **more))
         return build
 
     return register
@@ -678,11 +680,13 @@ def optimiser_for_each() -> Any:
 # --- what is so, without the tool
 
 
-def measure(one: Thread) -> tuple[float, float]:
-    """The error of what is planted, and what mending it leaves; of two modules both in float64, where 0 is left."""
-    build = globals()[one.name]
+def measure(one: Thread, found: Mapping[str, Any] | None = None) -> tuple[float, float]:
+    """The error of what is planted, and what mending it leaves; of two modules both in float64, where 0 is left.
+    found: the names of the batch's module."""
+    found = globals() if found is None else found
+    build = found[one.name]
     if one.baseline:
-        pair = (globals()[BASES[one.name]], build)
+        pair = (found[BASES[one.name]], build)
         moves = "optimiser" in one.options
         made = [_made(of) for of in pair]
         if one.name == "branch_that_the_trace_took":

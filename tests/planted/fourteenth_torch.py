@@ -593,22 +593,25 @@ def reader_of_two_layers_with_a_mask() -> Any:
 Into = Callable[[Graph, Any, Mapping[str, Array]], str]
 
 
-def converted(kind: str, who: str = "", why: str = "", **more: Any) -> Callable[[Callable[[], tuple[Any, Into]]], Any]:
+def converted(
+    kind: str, who: str = "", why: str = "", cases: list[Thread] = CASES, module_of: str = "fourteenth_torch",
+    **more: Any,
+) -> Callable[[Callable[[], tuple[Any, Into]]], Any]:  # fmt: skip
     """A function that gives the factory's parts and writes the file; the module as its second name is the baseline."""
 
     def register(build: Callable[[], tuple[Any, Into]]) -> Any:
         def make(folder: Path) -> tuple[Path, str, dict[str, Array]]:
             file = folder / f"{build.__name__}_model.py"
             path = f"import sys\n\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
-            file.write_text(f"{path}from planted import fourteenth_torch\n\n\ndef base():\n"
-                            f"    return fourteenth_torch.{build.__name__}()[0]\n")  # fmt: skip
+            file.write_text(f"{path}from planted import {module_of}\n\n\ndef base():\n"
+                            f"    return {module_of}.{build.__name__}()[0]\n")  # fmt: skip
             (module, x), write = build()
             g = Graph(seed=14, opset=18)
             weights = {name: one.detach().numpy() for name, one in module.state_dict().items()}
             y = write(g, g.input("args_0", x.numpy()), weights)
             return g.save(folder / f"{build.__name__}.onnx", [y]), f"{file}:base", g.feeds
 
-        CASES.append(labelled(build, "", kind, "ort_fp32", who, why, make=make, baseline="torch_fp32", **more))
+        cases.append(labelled(build, "", kind, "ort_fp32", who, why, make=make, baseline="torch_fp32", **more))
         return build
 
     return register

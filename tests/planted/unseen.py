@@ -48,7 +48,7 @@ BATCHES = {
     "where": ("where_it_hurts",),
     "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
     "fifteenth": ("fifteenth_onnx", "fifteenth_torch", "fifteenth_others"),
-    "sixteenth": ("sixteenth_onnx",),
+    "sixteenth": ("sixteenth_onnx", "sixteenth_torch", "sixteenth_others"),
 }
 
 
