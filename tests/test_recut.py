@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from warm import command
 import precision_debug
 from precision_debug.pairing.recut import Joined, Listing, Part, find_recut, may_be_recut
 from precision_debug.protocols import PutsKnown
+from precision_debug.reasons import as_reason
 from precision_debug.records import Operator, Row, Status, TensorMeta
 from precision_debug.report.model import Report
 from precision_debug.run.recut import RecutSession
@@ -147,6 +149,95 @@ def test_another_shape_that_an_operator_gives_itself_is_no_padding(tmp_path: Pat
     assert report.explanation is not None
     evidence = report.explanation.culprits[0].evidence
     assert (evidence["name"], evidence["base"], evidence["target"]) == ("ceil_mode (MaxPool pool)", "1", "0")
+
+
+# --- padding that constants bring to an output
+
+
+def heads(path: Path, kind: str, *, more: int = 0, fill: float = 0.0, ahead: bool = False, scale: float = 1.0) -> str:
+    """A layer, and a head whose rows and bias have more, of one number, or (nan) drawn. kind: head's operator, or
+    "inner": the layer's own. scale: of the layer's second unit."""
+    random = np.random.default_rng(5)
+    w1, w2, b2 = random.normal(size=(16, 12)) / 4, random.normal(size=(12, 10)) / 3, random.normal(size=10)
+    w1[:, 1] *= scale
+
+    def widen(value: np.ndarray, axis: int) -> np.ndarray:
+        shape = [*value.shape]
+        shape[axis] = more
+        rest = np.full(shape, fill) if np.isfinite(fill) else np.random.default_rng(6).normal(size=shape)
+        return np.concatenate([rest, value] if ahead else [value, rest], axis)
+
+    end, x_shape = [8, 10], [8, 16]
+    if kind == "inner":
+        w1, w2 = widen(w1, 1), widen(w2, 0)
+    else:
+        w2, b2, end[1] = widen(w2, 1), widen(b2, 0), 10 + more
+    nodes = [helper.make_node("MatMul", ["x", "w1"], ["h"], "up"), helper.make_node("Tanh", ["h"], ["t"], "tanh")]
+    if kind == "Gemm":
+        nodes.append(helper.make_node("Gemm", ["t", "w2", "b2"], ["y"], "head"))
+    elif kind == "Conv":
+        w1, w2, x_shape, end = w1.T[..., None], w2.T[..., None], [2, 16, 5], [2, end[1], 5]
+        nodes = [helper.make_node("Conv", ["x", "w1"], ["h"], "up"), helper.make_node("Tanh", ["h"], ["t"], "tanh"),
+                 helper.make_node("Conv", ["t", "w2", "b2"], ["y"], "head")]  # fmt: skip
+    else:
+        nodes += [helper.make_node("MatMul", ["t", "w2"], ["z"], "head"), helper.make_node("Add", ["z", "b2"], ["y"])]
+    kept = [numpy_helper.from_array(value.astype(np.float32), name)
+            for name, value in (("w1", w1), ("w2", w2), ("b2", b2))]  # fmt: skip
+    ends = (("x", x_shape), ("y", end))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends)
+    graph = helper.make_graph(nodes, "g", [x], [y], kept)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return str(path)
+
+
+def compare_heads(folder: Path, kind: str, *, turned: bool = False, scale: float = 1.0, **more: Any) -> Report:
+    files = [heads(folder / "narrow.onnx", kind), heads(folder / "wide.onnx", kind, scale=scale, **more)]
+    target, base = files if turned else files[::-1]
+    return precision_debug.compare(target, baseline_model=base, run_mode="ort_fp32", baseline="ort_fp32")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("Gemm", {"more": 6}), ("MatMul", {"more": 3, "fill": 0.25}), ("Conv", {"more": 1, "ahead": True}),
+        ("Gemm", {"more": 54, "fill": -0.5, "ahead": True}), ("inner", {"more": 4}),
+    ],
+)  # fmt: skip
+def test_what_a_constant_pads_is_compared_without(
+    tmp_path: Path, kind: str, more: dict[str, Any], turned: bool
+) -> None:
+    report = compare_heads(tmp_path, kind, turned=turned, **more)
+    assert report.exit_status == 0
+    assert all(row.status is Status.PASS for row in report.rows if row.comparison is not None)
+    told = [dict(as_reason(note).args) for note in report.notes if as_reason(note).code == "output_padding"]
+    if kind == "inner":
+        assert not told
+    else:
+        right = {"name": "y", "of_target": not turned, "axis": 1, "count": more["more"]}
+        assert told == [right]
+
+
+def test_padding_that_would_be_chosen_is_told(tmp_path: Path) -> None:
+    report = compare_heads(tmp_path, "MatMul", more=2, fill=40.0)
+    told = [dict(as_reason(note).args) for note in report.notes if as_reason(note).code == "padding_is_largest"]
+    assert [(one["places"], one["axis"]) for one in told] == [(8, 1)]
+    assert told[0]["largest"] > 0
+
+
+def test_who_is_wrong_beside_padding_is_named(tmp_path: Path) -> None:
+    for kind, more in (("Gemm", {"more": 6}), ("Conv", {"more": 6, "ahead": True})):
+        report = compare_heads(tmp_path, kind, scale=1.5, **more)
+        assert report.exit_status == 1
+        assert culprits(report) == ["h"]
+        assert {row.name for row in report.rows if row.status is Status.FAIL} == {"h", "t", "y"}
+
+
+def test_what_an_output_has_more_without_proof_is_no_padding(tmp_path: Path) -> None:
+    for more in ({"more": 6, "fill": np.nan}, {"more": 1, "fill": 0.5}):
+        report = compare_heads(tmp_path, "Gemm", **more)
+        assert report.exit_status == 1
+        assert next(row for row in report.rows if row.is_output).status is Status.FAIL
 
 
 # --- what is proved, and what is not

@@ -13,7 +13,6 @@ from precision_debug.pairing.isomorphic import pair_isomorphic
 from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
-    "rows_of_padding_behind_the_words_torch_fp32": "logits of another width are told as another arithmetic",
     "attention_written_out_in_bfloat16_torch_bf16": "attention that leaves a softcap out is called too coarse",
     "weight_that_takes_its_block_gguf_cpu": "a file in four bits is called diffuse, without an operator that was tried",
 }

@@ -261,8 +261,10 @@ def _note_lines(report: Report, only: frozenset[str] = frozenset()) -> Iterator[
     for note in dict.fromkeys(report.notes):
         if only and as_reason(note).code not in only:
             continue
+        known = find_wording(as_reason(note).code)
+        first, style = (_MIND, "yellow") if known is not None and known.wider else (label, "dim")
         if (text := explain_reason(note)).en not in said:
-            yield Line(label=label, text=text, style="dim")
+            yield Line(label=first, text=text, style=style)
     if only:
         return
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,11 @@ from ..reasons.ways import Way, way
 from ..records import TensorMeta
 from .reordered import Order
 
-__all__ = ["Joined", "Listing", "Part", "Recut", "find_recut", "may_be_recut"]
+__all__ = ["Beyond", "Joined", "Listing", "Part", "Recut", "find_padding", "find_recut", "may_be_recut"]
 
 Array = np.ndarray[Any, Any]
 Index = tuple[slice | Array, ...]
+Cut = tuple[int, int, int]  # from where to where an axis of a length is taken
 
 _NEAR = 0.3
 """Distance of directions up to which a piece is taken for its place in the whole; a fault may lie in it."""
@@ -79,14 +80,29 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beyond:
+    """Padding that an output of one side has beyond the other's, by the baseline's name. count: along the axis.
+    largest, places: at how many places of how many it holds the largest number along the axis."""
+
+    name: str
+    of_target: bool
+    axis: int
+    count: int
+    largest: int
+    places: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recut:
     """base, target: what is shown otherwise on each side. pairs: target name to (baseline name, how they fit).
-    constants: what the target's operators have in another order of channels, and how, by name."""
+    constants: what the target's operators have in another order of channels, and how, by name. beyond: what outputs
+    are compared without."""
 
     base: tuple[Joined | Part, ...] = ()
     target: tuple[Joined | Part, ...] = ()
     pairs: Mapping[str, tuple[str, Way]] = field(default_factory=dict)
     constants: Mapping[str, Mapping[str, Order]] = field(default_factory=dict)
+    beyond: tuple[Beyond, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
@@ -94,10 +110,12 @@ class Recut:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """One side: its tensors in execution order, and the values of those that have no partner of their shape."""
+    """One side: its tensors in execution order, and the values of those that have no partner of their shape. padded:
+    where its constants have padding beyond the other side's."""
 
     tensors: Sequence[TensorMeta]
     values: Mapping[str, Array]
+    padded: frozenset[Cut] = frozenset()
 
 
 def may_be_recut(base: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> bool:
@@ -120,12 +138,102 @@ def _may_fit(one: Sequence[int | str] | None, other: Sequence[int | str] | None)
     return len(one) == len(other) and less != more and all(a and b for a, b in sizes)
 
 
-def find_recut(base: Listing, target: Listing, known: Mapping[str, str]) -> Recut:
+def find_padding(constants: Iterable[tuple[Array, Array]]) -> tuple[frozenset[Cut], frozenset[Cut]]:
+    """Return where constants of the baseline, and of the target, have padding beyond the other's: 0, or one and the
+    same row again, at an end of an axis; what both have must be equal. constants: the baseline's and the target's."""
+    found: tuple[set[Cut], set[Cut]] = (set(), set())
+    for pair in constants:
+        for (small, large), padded in zip((pair[::-1], pair), found, strict=True):
+            if small.ndim != large.ndim or small.shape == large.shape or large.dtype.kind not in "fV":
+                continue
+            if any(a > b for a, b in zip(small.shape, large.shape, strict=True)):
+                continue
+            for where in _list_ends(small.shape, large.shape):
+                axis, rest = _take_rest(large, where)
+                if axis >= 0 and _is_padding(rest, axis) and np.array_equal(small, large[where], equal_nan=True):
+                    padded.update(_find_cuts(where, large.shape))
+    return frozenset(found[0]), frozenset(found[1])
+
+
+def _take_rest(large: Array, where: Index) -> tuple[int, Array]:
+    """Return the only axis that an index cuts, and what it leaves out; -1 where it cuts several."""
+    axes = [axis for axis, one in enumerate(where) if isinstance(one, slice) and one != slice(0, large.shape[axis])]
+    if len(axes) != 1:
+        return -1, large
+    cut = where[axes[0]]
+    assert isinstance(cut, slice)
+    return axes[0], np.delete(large, np.arange(cut.start, cut.stop), axes[0])
+
+
+def _is_padding(rest: Array, axis: int) -> bool:
+    """Return whether all along an axis is 0, or one and the same again."""
+    if not rest.any():
+        return True
+    first = rest.take([0], axis)
+    return rest.shape[axis] > 1 and bool(np.allclose(rest, first, rtol=_SAME, atol=0.0, equal_nan=True))
+
+
+def _cut_proven(
+    base: _Side, target: _Side, apart: Mapping[str, str]
+) -> Iterator[tuple[TensorMeta, _Group, bool, Beyond | None]]:
+    """Yield pairs of which one is the larger by padding that its constants have: the smaller one, the larger one, and
+    whether that is the baseline's. apart: pairs of other shapes, target name to baseline name."""
+    for name, base_name in apart.items():
+        for small, large, names, of_target in (
+            (base, target, (base_name, name), True), (target, base, (name, base_name), False),
+        ):  # fmt: skip
+            one, other = small.values.get(names[0]), large.values.get(names[1])
+            if one is None or other is None or one.ndim != other.ndim or one.shape == other.shape:
+                continue
+            if any(a > b for a, b in zip(one.shape, other.shape, strict=True)):
+                continue
+            for where in _list_ends(one.shape, other.shape):
+                axis, rest = _take_rest(other, where)
+                cuts = _find_cuts(where, other.shape)
+                if axis < 0 or not cuts <= large.padded or not (_is_padding(rest, axis) or rest.shape[axis] == 1):
+                    continue
+                large.cuts |= cuts
+                meta = small.metas[names[0]]
+                beyond = _describe_rest(base_name, of_target, axis, rest, other) if meta.is_output else None
+                yield meta, _Group(names=(names[1],), axis=-1, places=(), cut=where), not of_target, beyond
+                break
+
+
+def _describe_rest(name: str, of_target: bool, axis: int, rest: Array, large: Array) -> Beyond:
+    most = np.nan_to_num(rest, nan=-np.inf).max(axis) >= np.nan_to_num(large, nan=-np.inf).max(axis)
+    return Beyond(
+        name=name, of_target=of_target, axis=axis, count=rest.shape[axis],
+        largest=int(np.count_nonzero(most & (rest.max(axis) > -np.inf))), places=most.size,
+    )  # fmt: skip
+
+
+def find_recut(
+    base: Listing, target: Listing, known: Mapping[str, str], apart: Mapping[str, str] | None = None
+) -> Recut:  # fmt: skip
     """Return what is put together, or apart, for both sides to have the same tensors. known: pairs by name, target name
-    to baseline name."""
+    to baseline name; apart: those of other shapes."""
     found = Recut()
     here = _Side(base, {base_name: name for name, base_name in known.items()})
     there = _Side(target, known)
+
+    def add(meta: TensorMeta, group: _Group, *, swapped: bool) -> None:
+        nonlocal found
+        whole, pieces = (there, here) if swapped else (here, there)
+        used, shown = _show(meta, group, whole, pieces, swapped=swapped)
+        whole.taken.add(meta.name)
+        pieces.taken.update(group.names)
+        whole.group_of[meta.name] = pieces.group_of[group.names[0]] = meta.name
+        pieces.group_of.update(dict.fromkeys(group.names, meta.name))
+        if group.is_in_order:
+            pieces.layout_of[group.names[0]] = group.axis, tuple(map(len, group.places))
+        found = dataclasses.replace(
+            found, base=(*found.base, *used[swapped]), target=(*found.target, *used[not swapped]),
+            pairs={**found.pairs, **shown},
+        )  # fmt: skip
+
+    for meta, cut, swapped, beyond in _cut_proven(here, there, apart or {}):
+        add(meta, cut, swapped=swapped)
+        found = dataclasses.replace(found, beyond=(*found.beyond, *([beyond] if beyond else ())))
     for whole, pieces, swapped, search in (
         (here, there, False, _put_together), (there, here, True, _put_together),
         (here, there, False, _cut_padding), (there, here, True, _cut_padding),
@@ -137,17 +245,7 @@ def find_recut(base: Listing, target: Listing, known: Mapping[str, str]) -> Recu
             if group is None:
                 continue
             group = _find_better(group, meta, whole, pieces) or group
-            used, shown = _show(meta, group, whole, pieces, swapped=swapped)
-            whole.taken.add(meta.name)
-            pieces.taken.update(group.names)
-            whole.group_of[meta.name] = pieces.group_of[group.names[0]] = meta.name
-            pieces.group_of.update(dict.fromkeys(group.names, meta.name))
-            if group.is_in_order:
-                pieces.layout_of[group.names[0]] = group.axis, tuple(map(len, group.places))
-            found = dataclasses.replace(
-                found, base=(*found.base, *used[swapped]), target=(*found.target, *used[not swapped]),
-                pairs={**found.pairs, **shown},
-            )  # fmt: skip
+            add(meta, group, swapped=swapped)
     return found
 
 
@@ -179,7 +277,8 @@ class _Side:
         self.taken: set[str] = set()
         self.group_of: dict[str, str] = {}
         self.partner = partner
-        self.cuts: set[tuple[int, int, int]] = set()
+        self.cuts: set[Cut] = set()
+        self.padded = listing.padded
         self.others: set[str] = set()  # what computes otherwise, and what reads it
         self.layout_of: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._signs: dict[tuple[str, int], Array] = {}
@@ -187,7 +286,7 @@ class _Side:
     def free(self) -> Iterator[TensorMeta]:
         return (
             meta for name, meta in self.metas.items()
-            if name in self.values and name not in self.taken and meta.op_type not in _NO_WORK
+            if name in self.values and name not in self.taken and meta.op_type not in _NO_WORK and not meta.is_output
         )  # fmt: skip
 
     def sign(self, name: str, axis: int) -> Array:
@@ -546,7 +645,7 @@ def _cut_padding(meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None
     return None
 
 
-def _find_cuts(where: Index, large: tuple[int, ...]) -> set[tuple[int, int, int]]:
+def _find_cuts(where: Index, large: tuple[int, ...]) -> set[Cut]:
     """Return from where to where an index takes an axis of a length, of those that it cuts."""
     cuts = [(one.start, one.stop, size) for one, size in zip(where, large, strict=True) if isinstance(one, slice)]
     return {cut for cut in cuts if cut[1] - cut[0] < cut[2]}

@@ -212,6 +212,17 @@ NOTES: Mapping[str, Wording] = {
         "The first {count} of {all} {all:sample|samples} {count:is|are} used for calibration if the run mode needs it.",
         "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",
     ),
+    "output_padding": Wording(
+        "{name} has {count} more along axis {axis} in the {of_target:target|baseline}: padding, as in a constant there."
+        " The rest of it was compared.",
+        "{name} 在{of_target:目标|基线}中沿轴 {axis} 多出 {count} 个：来自常量中的填充。其余部分已对比。", wider=True,
+    ),
+    "padding_is_largest": Wording(
+        "At {largest} of {places} places the largest number of {name} along axis {axis} is in that padding.",
+        "{name} 在 {places} 处中有 {largest} 处沿轴 {axis} 的最大值位于该填充中。",
+        "Leave the padding out before the largest number is chosen, or give it a bias with which it never is.",
+        wider=True,
+    ),
     "apart": Wording(
         "The two runs ran one after the other, because they cannot run side by side: {why}.",
         "两次运行先后进行，因为无法并行：{why}。",

@@ -100,7 +100,7 @@ class Wording:
     decides: of a doubt, whether it leaves the verdict open.
     departs: of a note, whether what ran is not what the tool that it names makes by itself: who deploys that tool's own
     file must read it first, since none of the report's numbers is about that file.
-    wider: of a note, whether less was rounded than was asked for: a pass says it on its first screen.
+    wider: of a note, whether less was rounded than was asked for, or compared: a pass says it on its first screen.
     """
 
     en: str

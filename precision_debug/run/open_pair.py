@@ -286,6 +286,14 @@ def _align_sides(
     if apart and whole and base is not target and not (work.spec.marks or work.spec.marks_between):
         found = recut_sides(base, target, pairs.align(), work.feeds(0))
         pairs = dataclasses.replace(pairs, recut=found.pairs)
+        for one in found.beyond:
+            work.note(
+                say("output_padding", name=one.name, axis=one.axis, count=one.count, of_target=one.of_target)
+            )
+            if one.largest:
+                work.note(
+                    say("padding_is_largest", name=one.name, axis=one.axis, largest=one.largest, places=one.places)
+                )
     return pairs.decide()
 
 

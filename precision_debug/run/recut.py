@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..pairing.align import Alignment
-from ..pairing.recut import Joined, Listing, Part, Recut, find_recut, may_be_recut
+from ..pairing.recut import Cut, Joined, Listing, Part, Recut, find_padding, find_recut, may_be_recut
 from ..pairing.reordered import Order, find_reordered, list_orders
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
 from ..reasons.ways import way
@@ -62,11 +62,29 @@ def _find_cuts(base: OpenSide, target: OpenSide, pairs: Mapping[str, str], feeds
         {known[name] for name in values[1] if name in known} & values[0].keys(),
         {name for name in values[1] if known.get(name) in values[0]},
     ]
+    apart = {
+        name: one for name, one in pairs.items() if name not in known and name in values[1] and one in values[0]
+    }
+    padded = _find_padding(base, target, apart)
     listings = [
-        Listing(tensors=side.tensors, values={name: one for name, one in held.items() if name not in paired})
-        for side, held, paired in zip((base, target), values, same, strict=True)
+        Listing(
+            tensors=side.tensors, values={name: one for name, one in held.items() if name not in paired}, padded=cuts
+        )
+        for side, held, paired, cuts in zip((base, target), values, same, padded, strict=True)
     ]
-    return find_recut(listings[0], listings[1], known)
+    return find_recut(listings[0], listings[1], known, apart)
+
+
+def _find_padding(
+    base: OpenSide, target: OpenSide, apart: Mapping[str, str]
+) -> tuple[frozenset[Cut], frozenset[Cut]]:  # fmt: skip
+    """Return where constants of both sides have padding beyond the other's. apart: pairs of other shapes."""
+    if not apart:
+        return frozenset(), frozenset()
+    try:
+        return find_padding(_iterate_weights(base, target, apart))
+    except PrecisionDebugError:  # weights that cannot be read
+        return frozenset(), frozenset()
 
 
 def _add_reordered(
@@ -135,11 +153,12 @@ def _iterate_constants(
 def _list_alone(
     metas: Sequence[TensorMeta], others: Sequence[TensorMeta], partner: Mapping[str, str]
 ) -> list[TensorMeta]:  # fmt: skip
-    """Return the tensors of a side that have no partner among the other's, or one that may have another shape."""
+    """Return the tensors of a side that have no partner among the other's, or one that may have another shape; outputs
+    only where they have one."""
     shapes = {meta.name: meta.shape for meta in others}
     return [
         meta for meta in metas
-        if not meta.unseen and not meta.is_output and not meta.phase
+        if not meta.unseen and not meta.phase and not (meta.is_output and meta.name not in partner)
         and (meta.name not in partner or shapes.get(partner[meta.name]) != meta.shape or meta.shape is None)
     ]  # fmt: skip
 
@@ -254,7 +273,8 @@ class RecutSession:
             else:
                 hook(op_type, name, tensor)
 
-        return self._session.run(feeds, None if hook is None else show, self._own_names(names))
+        outputs = self._session.run(feeds, None if hook is None else show, self._own_names(names))
+        return {name: _cut_output(self._part.get(name), value) for name, value in outputs.items()}
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""
@@ -287,7 +307,8 @@ class RecutSession:
                     changed = True
             return whole if changed else None
 
-        return self._replacer.run_replacing(feeds, change, self._own_names(names))
+        outputs = self._replacer.run_replacing(feeds, change, self._own_names(names))
+        return {name: _cut_output(self._part.get(name), value) for name, value in outputs.items()}
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
@@ -388,6 +409,13 @@ def _take_chunk(joined: Joined, name: str, own: Array, usual: Array, new: Array)
     with np.errstate(all="ignore"):
         moved = own + (put - before)
     return np.ascontiguousarray(np.where(np.isfinite(moved), moved, put), dtype=own.dtype)
+
+
+def _cut_output(part: Part | None, value: Any) -> Any:
+    """Return what is shown of an output that a part has the name of."""
+    if part is None or part.source != part.name or part.shape == part.whole or np.shape(value) != part.whole:
+        return value
+    return np.ascontiguousarray(as_array(value, name=part.name)[part.where])
 
 
 def _cut_weights(operator: Operator, part: Part) -> Operator:
