@@ -500,8 +500,13 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     only = culprit.repaired is not None and not {*culprit.left_out} - {culprit.name}  # told by its repair already
     if culprit.without is not None and culprit.at and not only:
         whose = _left_out_text(culprit)
-        much = f" instead of {format_figure(culprit.with_all)}" if culprit.with_all is not None else ""
-        duo = f"，而非 {format_figure(culprit.with_all)}" if culprit.with_all is not None else ""
+        much = duo = ""
+        if culprit.with_all is not None:
+            every = format_figure(culprit.with_all)
+            more = Text("", "") if repairs is not None else Text(
+                ", which all measured errors make in the baseline", "（全部测得误差代入基线所得）"
+            )  # fmt: skip
+            much, duo = f" instead of {every}{more.en}", f"，而非 {every}{more.zh}"
         english.append(f"without {whose.en} {culprit.at} would be off by {format_figure(culprit.without)}{much}")
         chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {format_figure(culprit.without)}{duo}")
     if shown not in ("", culprit.name):
@@ -519,14 +524,13 @@ def _repairs_sentence(culprit: Culprit) -> Text | None:
     left, rest, whole = culprit.repaired, culprit.others_repaired, culprit.with_all
     if left is None or rest is None or not whole:
         return None
+    one, others, every = (format_figure(error) for error in (left, rest, whole))
     en = (
-        f"repaired alone it leaves {format_figure(left)} of {format_figure(whole)} at {culprit.at}, and all others"
-        f" repaired leave"
+        f"with every measured error put into the baseline, {culprit.at} is off by {every}: repaired alone it leaves {one}"
+        f" there, and all others repaired leave {others}"
     )
-    en += f" {format_figure(rest)}"
     zh = (
-        f"仅修复它，{culprit.at} 的误差由 {format_figure(whole)} 变为 {format_figure(left)}；修复其余全部算子则剩"
-        f" {format_figure(rest)}"
+        f"把测得的全部误差代入基线，{culprit.at} 的误差为 {every}：仅修复它则剩 {one}，修复其余全部算子则剩 {others}"
     )
     together = (left**2 + rest**2) / whole**2
     if left > whole:
@@ -551,10 +555,10 @@ def shared_error_sentence(culprit: Culprit) -> Text | None:
     of = _join_tensors(names)
     left, one, before = format_figure(all_of_them), format_figure(alone), format_figure(whole)
     return Text(
-        f"The error at `{culprit.at}` is made by several operators together: without the errors of {of.en} it would be"
-        f" {left} instead of {before}, and without that of `{culprit.name}` alone {one}.",
-        f"`{culprit.at}` 处的误差由多个算子共同造成：若无 {of.zh} 的误差，它为 {left}，而非 {before}；仅去除"
-        f" `{culprit.name}` 的误差则为 {one}。",
+        f"The error at `{culprit.at}` is made by several operators together: put into the baseline, all measured errors"
+        f" make {before}, those without {of.en} {left}, and those without `{culprit.name}` alone {one}.",
+        f"`{culprit.at}` 处的误差由多个算子共同造成：全部测得误差代入基线得 {before}，去除 {of.zh} 的误差得 {left}，仅去除"
+        f" `{culprit.name}` 的误差得 {one}。",
     )
 
 
