@@ -122,3 +122,28 @@ def test_gradients_that_are_no_longer_cleared_are_told(tmp_path: Path, kept: int
                 optimiser.clear_grad()
     found = find_first_departure(read_log(tmp_path))
     assert (found is None) if kept == 12 else (found is not None and (found.what, found.step) == ("kept", kept + 1))
+
+
+@pytest.mark.parametrize(("what", "at"), [("changed", 12), ("state", 9), ("", 12)])
+def test_what_is_changed_between_two_steps_is_told(tmp_path: Path, what: str, at: int) -> None:
+    """A weight that is rounded, Adam's moments that are gone, and a state that is saved and set again."""
+    paddle.seed(3)
+    net = paddle.nn.Linear(8, 4)
+    optimiser: Any = paddle.optimizer.Adam(0.01, parameters=net.parameters())
+    drawn = np.random.default_rng(8)
+    with precision_debug.training(net, optimiser, record=tmp_path, every=1):
+        for step in range(20):
+            x = paddle.to_tensor(drawn.normal(size=(32, 8)).astype(np.float32))
+            paddle.nn.functional.mse_loss(net(x), x[:, :4]).backward()
+            if step == at and what == "changed":
+                net.weight.set_value(net.weight.astype("float16").astype("float32"))
+            elif step == at and what == "state":
+                for name, value in optimiser.state_dict().items():
+                    if "moment" in name and "pow" not in name:
+                        value.set_value(paddle.zeros_like(value))
+            elif step == at:
+                optimiser.set_state_dict(optimiser.state_dict())
+            optimiser.step()
+            optimiser.clear_grad()
+    found = find_first_departure(read_log(tmp_path))
+    assert (found and (found.what, found.step)) == ((what, at) if what else None)

@@ -1,8 +1,9 @@
 """What was kept of a training run: numbers of each parameter at some of its steps, one step a line of a file.
 
 A line is {"step": 300, "scale": 65536.0, "without": ["old.weight"], "parameters": {"fc.weight": [norm, zeros, below,
-broken, size, moved, rate, decay, undecayed, still]}}, with "kept": true where a step before is in these gradients;
-earlier versions wrote six numbers, and no "without".
+broken, size, moved, rate, decay, undecayed, still]}}, with "kept": true where a step before is in these gradients, and
+"changed" and "state" where something was changed between two steps; earlier versions wrote six numbers, and no
+"without".
 """
 
 from __future__ import annotations
@@ -62,13 +63,17 @@ class StepNumbers:
     """The recorded numbers of one training step.
 
     scale: what its loss was multiplied by. without: parameters that ask for a gradient, that this optimiser moves, and
-    that had none. kept: its gradients were added to those of the step before, which nobody had set back."""
+    that had none. kept: its gradients were added to those of the step before, which nobody had set back. changed:
+    parameters that were others when the step began than the step before had left them, and by how much (L2 over their
+    own); state: the same of what the optimiser keeps of a parameter, 1 where that is gone."""
 
     step: int
     scale: float = 1.0
     parameters: Mapping[str, ParameterNumbers] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
     kept: bool = False
+    changed: Mapping[str, float] = field(default_factory=dict)
+    state: Mapping[str, float] = field(default_factory=dict)
 
 
 def encode_step(numbers: StepNumbers) -> str:
@@ -76,6 +81,8 @@ def encode_step(numbers: StepNumbers) -> str:
     line = {
         "step": numbers.step, "scale": numbers.scale, "without": sorted(numbers.without),
         "parameters": encode_parameters(numbers), **({"kept": True} if numbers.kept else {}),
+        **({"changed": dict(numbers.changed)} if numbers.changed else {}),
+        **({"state": dict(numbers.state)} if numbers.state else {}),
     }  # fmt: skip
     return json.dumps(line) + "\n"
 
@@ -131,6 +138,7 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
         yield StepNumbers(
             step=int(entry["step"]), scale=float(entry["scale"]), parameters=decode_parameters(entry["parameters"]),
             without=frozenset(map(str, entry.get("without", ()))), kept=bool(entry.get("kept")),
+            changed=_decode_changes(entry.get("changed")), state=_decode_changes(entry.get("state")),
         )  # fmt: skip
 
 
@@ -145,6 +153,10 @@ def decode_parameters(rows: Mapping[str, Sequence[float | None]]) -> dict[str, P
             size=_decode_number(size), moved=moved, rate=rate, decay=decay, undecayed=undecayed, still=still,
         )  # fmt: skip
     return found
+
+
+def _decode_changes(told: Mapping[str, float] | None) -> dict[str, float]:
+    return {str(name): float(value) for name, value in (told or {}).items()}
 
 
 def _decode_number(value: float | None) -> float:

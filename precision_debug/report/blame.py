@@ -503,10 +503,10 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         much = duo = ""
         if culprit.with_all is not None:
             every = format_figure(culprit.with_all)
-            more = Text("", "") if repairs is not None else Text(
+            where = Text("", "") if repairs is not None else Text(
                 ", which all measured errors make in the baseline", "（全部测得误差代入基线所得）"
             )  # fmt: skip
-            much, duo = f" instead of {every}{more.en}", f"，而非 {every}{more.zh}"
+            much, duo = f" instead of {every}{where.en}", f"，而非 {every}{where.zh}"
         english.append(f"without {whose.en} {culprit.at} would be off by {format_figure(culprit.without)}{much}")
         chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {format_figure(culprit.without)}{duo}")
     if shown not in ("", culprit.name):
@@ -526,8 +526,8 @@ def _repairs_sentence(culprit: Culprit) -> Text | None:
         return None
     one, others, every = (format_figure(error) for error in (left, rest, whole))
     en = (
-        f"with every measured error put into the baseline, {culprit.at} is off by {every}: repaired alone it leaves {one}"
-        f" there, and all others repaired leave {others}"
+        f"with every measured error put into the baseline, {culprit.at} is off by {every}: repaired alone it leaves"
+        f" {one} there, and all others repaired leave {others}"
     )
     zh = (
         f"把测得的全部误差代入基线，{culprit.at} 的误差为 {every}：仅修复它则剩 {one}，修复其余全部算子则剩 {others}"
@@ -557,8 +557,8 @@ def shared_error_sentence(culprit: Culprit) -> Text | None:
     return Text(
         f"The error at `{culprit.at}` is made by several operators together: put into the baseline, all measured errors"
         f" make {before}, those without {of.en} {left}, and those without `{culprit.name}` alone {one}.",
-        f"`{culprit.at}` 处的误差由多个算子共同造成：全部测得误差代入基线得 {before}，去除 {of.zh} 的误差得 {left}，仅去除"
-        f" `{culprit.name}` 的误差得 {one}。",
+        f"`{culprit.at}` 处的误差由多个算子共同造成：全部测得误差代入基线得 {before}，去除 {of.zh} 的误差得 {left}，"
+        f"仅去除 `{culprit.name}` 的误差得 {one}。",
     )
 
 

@@ -54,6 +54,7 @@ class _Follower:
         self._scaler, self._log, self._every = scaler, log, every
         self._named = [(name, one) for name, one in model.named_parameters() if not one.stop_gradient]
         self._inside = self._arrived = self._empty = False
+        self._left: dict[tuple[str, str], Array] = {}
         try:
             begin_log(log)
         except OSError as error:
@@ -80,9 +81,10 @@ class _Follower:
         if self._inside:  # of another step of this optimiser's, which is told as one
             return own(*args, **kwargs)
         if self.step % self._every:
-            self.step += 1
-            return self._own(own, args, kwargs)
-        scale = self._scale()
+            result = self._own(own, args, kwargs)
+            self._end_step()
+            return result
+        scale, (changed, state) = self._scale(), self._compare_left()
         learned = [(name, one) for name, one in self._named if one.grad is not None]
         before = {name: np.array(_to_host(one)) for name, one in learned}
         gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
@@ -105,11 +107,44 @@ class _Follower:
         )  # fmt: skip
         kept = self._arrived and not self._empty
         self._arrived = self._empty = False
-        numbers = StepNumbers(step=self.step, scale=scale, parameters=rows, without=without, kept=kept)
+        numbers = StepNumbers(step=self.step, scale=scale, parameters=rows, without=without, kept=kept,
+                              changed=changed, state=state)  # fmt: skip
         with self._log.open("a", encoding="utf-8") as log:
             log.write(encode_step(numbers))
-        self.step += 1
+        self._end_step()
         return result
+
+    def _end_step(self) -> None:
+        self.step += 1
+        self._left = dict(self._iterate_samples()) if self.step % self._every == 0 else {}
+
+    def _compare_left(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the parameters that are others than the step before left them, by how much of their size, and those
+        of which the optimiser's state is."""
+        now = dict(self._iterate_samples()) if self._left else {}
+        changed, state = dict[str, float](), dict[str, float]()
+        here = {name for name, _ in now}
+        for (name, what), before in self._left.items():
+            value = now.get((name, what))
+            if name not in here or (value is not None and value.shape != before.shape):
+                continue  # it is moved no more, or held otherwise
+            if value is None or not np.array_equal(before, value, equal_nan=True):
+                size, moved = _norm(before), math.inf if value is None else _norm(value.astype(np.float64) - before)
+                found = state if what else changed
+                apart = moved / size if size and math.isfinite(moved) and math.isfinite(size) else 1.0
+                found[name] = max(apart, found.get(name, 0.0))
+        return changed, state
+
+    def _iterate_samples(self) -> Iterator[tuple[tuple[str, str], Array]]:
+        """Yield some elements of each parameter that the optimiser moves, and of what it keeps of it."""
+        moved, kept = self._moved_here(), self._optimiser.state_dict()
+        for name, one in self._named:
+            if one.name not in moved:
+                continue
+            yield (name, ""), _sample_spread(_to_host(one)).copy()
+            for what, value in kept.items():
+                if what.startswith(f"{one.name}_") and hasattr(value, "numpy"):
+                    yield (name, what), _sample_spread(_to_host(value)).copy()
 
     def _moved_here(self) -> frozenset[str]:
         """Paddle's names of the parameters that this optimiser moves."""

@@ -6,8 +6,9 @@ that is gone for good, parameters that never change, a decay that rounding takes
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "Departure",
     "Untrained",
     "count_steps_with_band",
+    "find_changes_by_plan",
     "find_first_departure",
     "find_not_given",
     "find_untrained",
@@ -56,7 +58,13 @@ _DECAYED, _UNDECAYED = 2e-3, 0.5
 """Share of a parameter that weight decay was to take off it over the log, and share of the elements that it could not
 change."""
 
-_GRAVE = {"broken": 6, "rate": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3, "still": 3, "tiny": 2, "update": 2}
+_BY_PLAN = 3
+"""Changes between steps, as far apart as each other, from which on the loop makes them by plan."""
+
+_GRAVE = {
+    "broken": 6, "changed": 5, "state": 5, "rate": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3, "still": 3,
+    "tiny": 2, "update": 2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +76,9 @@ class Departure:
     gradient; "tiny": the model's updates over its parameters are value; "clipped": the total norm times ``usual``, the
     loss scale, is always value; "kept": gradients are added to those of the step before, and the norm of all is value,
     where it was ``usual``; "rate": the learning rate is value, and was usual at most; "update": the same of the
-    model's update over its parameters; "undecayed": of its elements ``usual`` is not changed by a decay of value.
+    model's update over its parameters; "changed": it was changed by value of its size before the step, outside of the
+    optimiser's steps, and "state": what the optimiser keeps of it was, 1 where that is gone; "undecayed": of its
+    elements ``usual`` is not changed by a decay of value.
     parameters: how many have it."""
 
     step: int
@@ -233,6 +243,8 @@ def _find_lasting_departures(steps: Sequence[StepNumbers]) -> list[Departure | N
         still,
         tiny,
         _find_lost_decay(steps),
+        _find_change_between(steps, "changed"),
+        _find_change_between(steps, "state"),
     ]
 
 
@@ -350,6 +362,48 @@ def _find_lost_decay(steps: Sequence[StepNumbers]) -> Departure | None:
                 )
             )  # fmt: skip
     return _choose_first(found)
+
+
+def _list_changes(steps: Sequence[StepNumbers], what: str) -> list[tuple[int, Mapping[str, float]]]:
+    """Return where parameters ("changed"), or what the optimiser keeps of them ("state"), were changed before a step;
+    () where that is so at most of them, as with a wrapper that keeps parameters of its own."""
+    told: list[tuple[int, Mapping[str, float]]] = [
+        (place, found) for place, one in enumerate(steps) if (found := one.changed if what == "changed" else one.state)
+    ]
+    return told if 2 * len(told) <= len(steps) else []
+
+
+def _is_by_plan(places: Sequence[int]) -> bool:
+    """Return whether changes come again and again, as far apart as each other: pruning, a projection, a look ahead."""
+    return len(places) >= _BY_PLAN and len({b - a for a, b in itertools.pairwise(places)}) == 1
+
+
+def _find_change_between(steps: Sequence[StepNumbers], what: str) -> Departure | None:
+    """Return the first change between two steps, where the steps before it know of none."""
+    changes = _list_changes(steps, what)
+    places = [place for place, _ in changes]
+    if not places or places[0] < _FEW or _is_by_plan(places):
+        return None
+    place, found = changes[0]
+    name = max(found, key=lambda one: found[one])
+    return Departure(
+        step=steps[place].step, parameter=name, what=what, value=found[name], usual=0.0, parameters=len(found)
+    )
+
+
+def find_changes_by_plan(steps: Sequence[StepNumbers]) -> Departure | None:
+    """Return the first of changes of parameters between steps that come again and again: no fault where it is meant.
+    usual: every how many logged steps."""
+    changes = _list_changes(steps, "changed")
+    places = [place for place, _ in changes]
+    if not _is_by_plan(places):
+        return None
+    place, found = changes[0]
+    name = max(found, key=lambda one: found[one])
+    return Departure(
+        step=steps[place].step, parameter=name, what="changed", value=found[name], usual=float(places[1] - places[0]),
+        parameters=len(found),
+    )  # fmt: skip
 
 
 def _choose_first(found: Sequence[Departure]) -> Departure | None:

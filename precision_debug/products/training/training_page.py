@@ -12,7 +12,9 @@ from ...report.formats.html.text import both_languages, escape_html, make_small_
 from ...report.words import format_figure, format_percent
 from .training_faults import Departure, Untrained, count_steps_with_band
 
-__all__ = ["describe_departure", "describe_not_given", "describe_untrained", "make_training_page"]
+__all__ = [
+    "describe_changes_by_plan", "describe_departure", "describe_not_given", "describe_untrained", "make_training_page",
+]  # fmt: skip
 
 _DRAWN = 24
 """Parameters whose curves are drawn: those whose gradients change most."""
@@ -119,6 +121,18 @@ def describe_not_given(found: Untrained) -> Text:
     )
 
 
+def describe_changes_by_plan(found: Departure) -> Text:
+    """Return what changes parameters between steps again and again: for the reader to judge."""
+    value, every = format_percent(found.value), format_figure(found.usual)
+    return Text(
+        f"Every {every} logged steps, from step {found.step} on, something else than the optimiser changes"
+        f" `{found.parameter}` (by {value} of its size; parameters affected: {found.parameters}). Unless that is meant,"
+        " weights are not put back.",
+        f"自第 {found.step} 步起，每 {every} 个保存的步，优化器之外的操作改变 `{found.parameter}`"
+        f"（幅度为其大小的 {value}；受影响的参数：{found.parameters} 个）。若非有意，则权重未被换回。",
+    )
+
+
 def _describe_run_departure(found: Departure) -> Text | None:
     """Return a sentence about updates, rates and what is no more; None for what is told by a gradient's band."""
     name, value, usual, many = (
@@ -166,6 +180,24 @@ def _describe_run_departure(found: Departure) -> Text | None:
             f"自第 {found.step} 步起，梯度累加在上一步的梯度之上：没有清零，最后一步的总范数为 {value}，"
             f"此前为 {usual}。"
             "请在每一步之后调用 optimizer.zero_grad()（Paddle 为 clear_grad()）。",
+        )
+    if found.what == "changed":
+        return Text(
+            f"Before step {found.step} something else than the optimiser changed {name}, by"
+            f" {format_percent(found.value)} of its size {affected}: weights that were loaded, averaged or"
+            " merged and not put back.",
+            f"第 {found.step} 步之前，优化器之外的操作改变了 {name}，幅度为其大小的 {format_percent(found.value)}"
+            f"{affected_zh}：加载、平均或合并的权重未被换回。",
+        )
+    if found.what == "state":
+        lost, lost_zh = ("is gone", "丢失") if found.value == 1 else (
+            f"changed by {format_percent(found.value)}", f"改变了 {format_percent(found.value)}"
+        )  # fmt: skip
+        return Text(
+            f"Before step {found.step} what the optimiser keeps of {name} {lost} {affected}: a resume that does not"
+            " load its state (optimizer.load_state_dict), or something that clears it.",
+            f"第 {found.step} 步之前，优化器为 {name} 保存的状态{lost_zh}{affected_zh}："
+            "恢复训练时未加载其状态（optimizer.load_state_dict），或被清除。",
         )
     if found.what == "rate":
         return Text(

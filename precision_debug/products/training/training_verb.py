@@ -22,8 +22,21 @@ from ...report.doubts import describe_doubt
 from ...safety.untrusted import make_visible
 from .rank_faults import RankFault, find_first_rank_fault, find_token_weights
 from .rank_text import describe_missing, rank_table, rank_text, suggest_next, token_text
-from .training_faults import Departure, count_steps_with_band, find_first_departure, find_not_given, find_untrained
-from .training_page import describe_departure, describe_not_given, describe_untrained, make_training_page
+from .training_faults import (
+    Departure,
+    count_steps_with_band,
+    find_changes_by_plan,
+    find_first_departure,
+    find_not_given,
+    find_untrained,
+)
+from .training_page import (
+    describe_changes_by_plan,
+    describe_departure,
+    describe_not_given,
+    describe_untrained,
+    make_training_page,
+)
 
 __all__ = ["claim_training", "fold_training_claims", "run"]
 
@@ -116,6 +129,8 @@ def run(arguments: Sequence[str]) -> int:
         said.append(describe_untrained(never))
     if (unmoved := find_not_given(steps)) is not None:
         said.append(describe_not_given(unmoved))
+    if (planned := find_changes_by_plan(steps)) is not None:
+        said.append(describe_changes_by_plan(planned))
     for text in said:
         print(make_visible(text.of(language)))
     if args.output:

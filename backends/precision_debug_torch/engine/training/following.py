@@ -73,6 +73,53 @@ class _Left:
         return self.arrived and not self.empty
 
 
+class _Between:
+    """Some elements of each parameter that an optimiser moves, and of what it keeps of them, as a step left them."""
+
+    def __init__(self, named: Collection[tuple[str, Any]], optimiser: Any) -> None:
+        self._named, self._optimiser = named, optimiser
+        self._left: dict[tuple[str, str], Any] = {}
+
+    def keep(self) -> None:
+        """A step has ended, and the next one will be asked about."""
+        self._left = {key: value.clone() for key, value in self._iterate_samples()}
+
+    def compare(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the parameters that are others now and by how much of their size, and those whose state is."""
+        now = dict(self._iterate_samples()) if self._left else {}
+        changed, state = dict[str, float](), dict[str, float]()
+        here = {name for name, _ in now}
+        for (name, what), before in self._left.items():
+            value = now.get((name, what))
+            if name not in here or (value is not None and value.shape != before.shape):
+                continue  # it is moved no more, or held otherwise
+            apart = 1.0 if value is None else _measure_apart(before, value)
+            if apart:
+                found = state if what else changed
+                found[name] = max(apart, found.get(name, 0.0))
+        self._left = {}
+        return changed, state
+
+    def _iterate_samples(self) -> Iterator[tuple[tuple[str, str], Any]]:
+        given = {id(one) for group in self._optimiser.param_groups for one in group["params"]}
+        for name, one in self._named:
+            if id(one) in given and one.layout is torch.strided:
+                yield (name, ""), _sample_spread(local_part(one))
+                for what, value in self._optimiser.state.get(one, {}).items():
+                    if isinstance(value, torch.Tensor) and value.is_floating_point():
+                        yield (name, str(what)), _sample_spread(local_part(value))
+
+
+def _measure_apart(before: Any, now: Any) -> float:
+    """Return the L2 of a change over that of what was there; 0 only where nothing changed."""
+    if torch.equal(before, now):
+        return 0.0
+    if torch.equal(before.isnan(), now.isnan()) and torch.equal(before.nan_to_num(), now.nan_to_num()):
+        return 0.0
+    size, moved = _norm(before), _norm(now, before)
+    return moved / size if size and math.isfinite(moved) and math.isfinite(size) else 1.0
+
+
 @contextlib.contextmanager
 def following(
     model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
@@ -100,7 +147,8 @@ class _Follower:
         self._samples: dict[str, _Sample] = {}
         self._decays: dict[str, tuple[float, float]] = {}
         self._depth = 0
-        self._left = _Left()
+        self._left, self._between = _Left(), _Between(self._named, optimiser)
+        self._changed: tuple[dict[str, float], dict[str, float]] = {}, {}
         self._kept: set[int] = set()
         self._number, self._of = rank_of()
         self._skipped = 0
@@ -173,6 +221,7 @@ class _Follower:
                 for name, (_, grad) in self._sizes.items()
             }
             self._groups = {id(one): group for group in self._optimiser.param_groups for one in group["params"]}
+            self._changed = self._between.compare()
             self._sample()
             if self._rank is not None:
                 self._rank.at_optimiser()
@@ -212,6 +261,8 @@ class _Follower:
         self.step += 1
         self._skipped = 0
         self._left = _Left()
+        if self._wanted() and self._rank is None:
+            self._between.keep()
 
     def _left_out(self) -> None:
         """A backward pass begins, or all ends, and the optimiser did not do the last one's step."""
@@ -254,8 +305,9 @@ class _Follower:
         )  # fmt: skip
         self._sizes.clear()
         numbers = StepNumbers(
-            step=self.step, scale=self._scale(), parameters=rows, without=without, kept=self._left.kept
-        )
+            step=self.step, scale=self._scale(), parameters=rows, without=without, kept=self._left.kept,
+            changed=self._changed[0], state=self._changed[1],
+        )  # fmt: skip
         if self._rank is not None:
             self._tell_rank(numbers, skipped=False)
             return
