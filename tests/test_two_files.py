@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_models
@@ -14,6 +15,8 @@ from approval import holds_approved
 from onnx import helper
 from planted.fifteenth_onnx import CASES as SMOOTHED
 from planted.fourteenth_onnx import CASES
+from planted.onnx_faults import Graph
+from planted.sixteenth_onnx import CASES as LOST
 
 import precision_debug
 from precision_debug.report.lead import lead_sentences
@@ -342,3 +345,56 @@ def test_what_was_folded_smoothed_or_put_between_is_told_by_what_is_so(
     assert (only.cause, only.name, only.evidence["name"], only.evidence["base"]) == ("files_differ", *told)
     undone = {"undone": "`q_mm`, `k_mm`", "kept": "`v_mm`"}
     assert {key: only.evidence.get(key) for key in undone} == (undone if only.name == "n" else dict.fromkeys(undone))
+
+
+def test_signs_that_the_next_layer_takes_back_are_nobodys_error(tmp_path: Path) -> None:
+    """Nor are they put into the baseline when it is measured what is left: all together is what the output is off."""
+    one = next(one for one in LOST if one.name.startswith("signs_that_undo"))
+    made, base, feeds = one.make(tmp_path)
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="ort_fp32", baseline="ort_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.name, only.evidence["name"]) == ("d_mm", "d.w")
+    assert only.repaired == pytest.approx(0, abs=1e-5)
+    row = next(row for row in report.rows if row.is_output)
+    assert only.with_all == pytest.approx(row.relative_l2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "why"), [(1.0, "coarse_scale"), (5e-5, "coarse"), (4e-6, "weight_clipped")]
+)  # of numbers up to 0.007: 1.6e-5 would hold them in 448
+def test_weights_in_float8_are_told_by_their_scale(scale: float, why: str, tmp_path: Path) -> None:
+    def build(quantised: bool) -> Graph:
+        g = Graph(seed=3, opset=19)
+        g.dense(g.input("x", g.random.normal(size=(6, 16)).astype(np.float32)), 16, 32, "a")
+        w = (g.random.normal(size=(32, 16)) * 2e-3).astype(np.float32)
+        if quantised:
+            kind = ml_dtypes.float8_e4m3fn
+            stored = g.weight("w.q", np.clip(w / np.float32(scale), -448, 448).astype(kind))
+            g.op("DequantizeLinear", [stored, g.weight("w.s", np.float32(scale))], "w")
+        else:
+            g.weight("w", w)
+        g.op("Tanh", [g.op("Mul", [g.op("MatMul", ["a", "w"], "h"), g.weight("level", np.float32(200))], "up")], "y")
+        return g
+
+    base, made = (build(one).save(tmp_path / f"{one}.onnx", ["y"]) for one in (False, True))
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="ort_fp32", baseline="ort_fp32", inputs=build(False).feeds
+    )
+    found = report.explanation
+    assert found is not None
+    assert not found.reason  # it ran
+    if why == "coarse":  # three or four digits of two, as is right
+        assert all(one.cause not in ("coarse_scale", "weight_clipped", "files_differ") for one in found.culprits)
+        return
+    (only,) = found.culprits
+    assert (only.name, only.cause) == ("h", why)
+    if why == "coarse_scale":
+        told = only.evidence
+        assert (told["from"], told["type"], told["scale"]) == ("w", "float8_e4m3fn", 1.0)
+        stored = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+        w = build(False).weights["w"]
+        assert told["used"] == ((stored >= w.min()) & (stored <= w.max()) & np.isfinite(stored)).sum() - 1  # -0 and 0
+        assert told["fits"] == pytest.approx(abs(w).max() / 448)

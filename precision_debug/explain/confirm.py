@@ -16,7 +16,7 @@ from ..pairing.align import strip_iteration
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Overlap, RepairedSet
 from .criteria import FAR, FEW, FIFTH, HALF, LITTLE, PART, SMALLER
-from .culprits import is_far_off
+from .culprits import is_far_off, list_felt
 from .effects import Carried, Sink, measure_error_without
 from .introduced import Alone
 from .subject import Subject
@@ -57,7 +57,7 @@ def confirm_culprits(
         return culprits
     if any(subject.times(one.name) > 1 for one in culprits):  # the iterations that were not looked at stay as they are
         return culprits
-    names = list(alone.found)
+    names = list_felt(subject, alone)
 
     def without(left_out: Collection[str]) -> float | None:
         work.go_on()
@@ -144,7 +144,7 @@ def with_repairs(
     """Return the culprits with what is left when each alone is repaired, and when all others are. Where an output has
     NaN or Inf, or counts decisions, no error is left that could be told. Takes a run of the baseline for each, and one
     for each output that they are judged at. Raises work.Ended."""
-    found, wholes = list(culprits), dict[str, float | None]()
+    found, wholes, names = list(culprits), dict[str, float | None](), list_felt(subject, alone)
     judged = {sink.name: sink for sink in sinks if sink.squared and not sink.non_finite and not sink.flips}
     for place, one in enumerate(culprits if work.full else culprits[:_REPAIRED]):
         effect = next((effect for effect in tried.effects.get(one.name, ()) if effect.at == one.at), None)
@@ -154,7 +154,7 @@ def with_repairs(
 
         def left(out: Collection[str], sink: Sink = sink) -> float | None:
             work.go_on()
-            error = measure_error_without(subject, alone, list(alone.found), out, sink, plain)
+            error = measure_error_without(subject, alone, names, out, sink, plain)
             return error if error is not None and math.isfinite(error) else None
 
         if one.at not in wholes:
@@ -182,14 +182,14 @@ def find_few_that_halve(
     if sink is None or sink.non_finite or not sink.squared or not is_far_off(subject, sink):
         return (), ()
     share = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > 0}
-    ranked = sorted(share, key=lambda name: -share[name])
+    ranked, names = sorted(share, key=lambda name: -share[name]), list_felt(subject, alone)
     likely = [name for name in ranked if share[name] >= PART][:_FIRST]
     if not ranked or not (likely or beyond):
         return (), ()
 
     def left(out: Collection[str]) -> float | None:
         work.go_on()
-        error = measure_error_without(subject, alone, list(alone.found), out, sink, plain)
+        error = measure_error_without(subject, alone, names, out, sink, plain)
         return error if error is not None and math.isfinite(error) else None
 
     whole, ran = left(()), dict[tuple[str, ...], float]()
@@ -276,7 +276,7 @@ def find_overlap(
     first = found[ranked[0]] if ranked else None
     if first is None or first.share < HALF or not first.rel_l2:
         return None
-    names = list(alone.found)
+    names = list_felt(subject, alone)
 
     def left(count: int) -> float | None:
         work.go_on()

@@ -30,6 +30,7 @@ __all__ = [
     "is_non_finite_in_target_alone",
     "list_candidates",
     "list_early_suspects",
+    "list_felt",
     "list_kept_through",
     "rank",
 ]  # fmt: skip
@@ -217,6 +218,7 @@ def list_candidates(subject: Subject, alone: Alone, before: Sequence[str]) -> li
     kept = [
         name for name in alone.found
         if name in alone.exact and name not in subject.bearers and not _is_innocent(subject, alone, name)
+        and not _is_undone(subject, name)
     ]  # fmt: skip
     return sorted(kept, key=score)
 
@@ -243,13 +245,43 @@ def _is_innocent(subject: Subject, alone: Alone, name: str) -> bool:
 def _makes_up(subject: Subject, alone: Alone, name: str) -> bool:
     """Return whether an operator of another file gives what the baseline's gives only because its inputs differ, too:
     nothing behind it reads an error from it."""
-    row, own = subject.row_of.get(name), alone.found.get(name)
-    if row is None or own is None or not subject.two_files or row.relative_l2 is None or row.non_finite:
+    own = alone.found.get(name)
+    if own is None:
         return False
-    if subject.quantised_file or subject.typical_unit > NARROW:
+    return _agrees(subject, name) and subject.far(own.rel_l2, own.units, FAR)
+
+
+def _agrees(subject: Subject, name: str) -> bool:
+    """Return whether a tensor of another file is the baseline's, but for float32's last digits."""
+    row = subject.row_of.get(name)
+    if row is None or not subject.two_files or row.relative_l2 is None or row.non_finite:
+        return False
+    if subject.quantised_file or subject.few_narrow or subject.typical_unit > NARROW:
         return False  # within a step of few bits much agrees that is not the same
-    agrees = not subject.far(row.relative_l2, subject.error_units(row), BEYOND)
-    return agrees and subject.far(own.rel_l2, own.units, FAR)
+    return not subject.far(row.relative_l2, subject.error_units(row), BEYOND)
+
+
+def _is_undone(subject: Subject, name: str) -> bool:
+    """Return whether all that reads a difference of two files, at once or behind others, ends in tensors that agree, so
+    that no output has anything of it: a sign that the next layer takes back, say. Not where no output is off."""
+    outputs = [one for one in subject.outputs if not _agrees(subject, one)] if subject.two_files else []
+    waiting, seen = [name], {name}
+    while waiting and outputs:
+        reached = waiting.pop()
+        readers = subject.readers.get(reached, ())
+        if _agrees(subject, reached):
+            continue
+        if reached in outputs or not readers:
+            return False
+        waiting += [one for one in readers if one not in seen]
+        seen.update(readers)
+    return bool(outputs)
+
+
+def list_felt(subject: Subject, alone: Alone) -> list[str]:
+    """Return the operators that ran alone, but for those whose difference nothing behind them reads: it is no error,
+    and put into a run of the baseline it would be one."""
+    return [one for one in alone.found if not _makes_up(subject, alone, one) and not _is_undone(subject, one)]
 
 
 def _tell_who_makes_up(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:

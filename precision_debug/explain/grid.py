@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PrecisionDebugError
+from ..numbers.number_types import number_type
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
@@ -480,24 +481,42 @@ def _list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, A
 
 
 def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
-    import ml_dtypes
-
-    whole = held.integers.astype(np.int64)
+    whole = held.integers.astype(np.float64)
     if held.integers.dtype == np.int32:
         ends = int((np.abs(whole) >= _END).sum())
         return ("bias_clipped", {"weight": weight, "count": ends, "limit": _END}) if ends else None
-    limits = ml_dtypes.iinfo(held.integers.dtype)
-    scale = held.scale.astype(np.float64)
-    top, bottom = int(whole.max()), int(whole.min())
-    real, scale = (whole - held.zero_point.astype(np.int64)) * scale, np.abs(scale)
-    at_top, at_bottom = (whole == top) & (top >= limits.max - 1), (whole == bottom) & (bottom <= limits.min + 1)
-    beyond = (at_top & (values - real > scale)) | (at_bottom & (real - values > scale))
+    low, high = _ends_of(held.integers.dtype)
+    top, bottom = float(whole.max()), float(whole.min())
+    real, step = _dequantise(held), _measure_steps(held.integers)
+    step = step * np.abs(held.scale.astype(np.float64))
+    at_top, at_bottom = (whole == top) & (top >= high - 1), (whole == bottom) & (bottom <= low + 1)
+    beyond = (at_top & (values - real > step)) | (at_bottom & (real - values > step))
     if not beyond.any() or error_share(values, real, beyond) <= _CUT_OFF:
         return None
     worst = np.unravel_index(int(np.argmax(np.where(beyond, np.abs(values - real), 0))), values.shape)
     return "weight_clipped", {
         "weight": weight, "count": int(beyond.sum()), "largest": float(values[worst]), "limit": float(real[worst]),
     }  # fmt: skip
+
+
+def _ends_of(dtype: Any) -> tuple[float, float]:
+    """Return the least and the largest number of a type of few bits, integers or floats."""
+    import ml_dtypes
+
+    if (held := number_type(dtype.name)) is not None and held.bits:
+        return -held.largest, held.largest
+    limits = ml_dtypes.iinfo(dtype)
+    return limits.min, limits.max
+
+
+def _measure_steps(stored: Array) -> Array:
+    """Return how far the next number of the type is from each that a file holds: 1 of integers, and of a float more the
+    larger it is."""
+    held, whole = number_type(stored.dtype.name), np.abs(stored.astype(np.float64))
+    if held is None or not held.bits:
+        return np.ones(whole.shape)
+    place = np.floor(np.log2(np.maximum(whole, held.smallest_normal)))
+    return np.asarray(2.0 ** (place + 1 - held.bits))
 
 
 def _group_by_scale(values: Array, held: Stored) -> tuple[Array, Array]:
@@ -511,7 +530,7 @@ def _group_by_scale(values: Array, held: Stored) -> tuple[Array, Array]:
 
 
 def _dequantise(held: Stored) -> Array:
-    """Return the numbers that the integers stand for."""
+    """Return the numbers that the integers, or floats of 8 bits, stand for."""
     whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
     return np.asarray(whole * np.asarray(held.scale, np.float64))
 
@@ -549,27 +568,41 @@ def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> T
 def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
     """Return a scale far above what the numbers that have it need, of a channel or a block say, where a fitting one
     takes most of the error away."""
-    steps = steps_of(held.integers.dtype.name)
+    kind = held.integers.dtype
+    steps, floats = steps_of(kind.name), _list_floats(kind)
     group, scales = _group_by_scale(values, held)
     flat = values.reshape(-1)
     low, high = np.zeros(scales.size), np.zeros(scales.size)
     np.minimum.at(low, group, flat)
     np.maximum.at(high, group, flat)
     fits = (high - low) / steps if steps else np.zeros_like(scales)
+    if floats.size:  # its steps are as fine as its numbers are small, down to the least of them
+        fits, steps = np.maximum(-low, high) / floats.max(), floats.size - 1
     coarse = (fits > 0) & (_UNUSED * fits <= scales)
     if not coarse.any():
         return None
     real, step = _dequantise(held), np.where(coarse, fits, 1.0)[group]
-    fine = np.where(coarse[group], np.rint(flat / step) * step, real.reshape(-1)).reshape(values.shape)
+    fitting = (flat / step).astype(kind).astype(np.float64) if floats.size else np.rint(flat / step)
+    fine = np.where(coarse[group], fitting * step, real.reshape(-1)).reshape(values.shape)
     left = _measure_left_with(case, {weight: real}, {weight: fine})
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(coarse, scales / np.where(fits > 0, fits, 1.0), 0)))
+    ends = low[worst] / scales[worst], high[worst] / scales[worst]
+    used = np.count_nonzero((ends[0] <= floats) & (floats <= ends[1])) if floats.size else round(ends[1] - ends[0])
     return "coarse_scale", {
-        "from": weight, "type": held.integers.dtype.name, "scale": float(scales[worst]), "fits": float(fits[worst]),
-        "steps": steps, "used": round((high[worst] - low[worst]) / scales[worst]),
+        "from": weight, "type": kind.name, "scale": float(scales[worst]), "fits": float(fits[worst]), "steps": steps,
+        "used": used,
         "largest": float(max(-low[worst], high[worst])), "left": left,
     }  # fmt: skip
+
+
+def _list_floats(dtype: Any) -> Array:
+    """Return the numbers of a float type of 8 bits, the least first; none of another type."""
+    if (held := number_type(dtype.name)) is None or not held.bits or dtype.itemsize > 1:
+        return np.zeros(0)
+    every = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+    return np.unique(every[np.isfinite(every)])
 
 
 def _find_other_integers(weight: str, values: Array, held: Stored) -> Told | None:
@@ -581,7 +614,8 @@ def _find_other_integers(weight: str, values: Array, held: Stored) -> Told | Non
     apart = float(np.sqrt(np.mean(np.square(steps - middle))))
     if held.integers.dtype != np.int32 and abs(middle) >= _STEPS and apart <= _ALIKE * abs(middle):
         return "zero_point", {"weight": weight, "steps": middle, "shift": float(np.median(real - values))}
-    far = np.abs(real - values) > np.maximum(_ANOTHER * scale, 0.01 * np.abs(values))
+    step = _measure_steps(held.integers) * scale
+    far = np.abs(real - values) > np.maximum(_ANOTHER * step, 0.01 * np.abs(values))
     if not far.any():
         return None
     worst = np.unravel_index(int(np.argmax(np.where(far, np.abs(real - values), 0))), values.shape)
