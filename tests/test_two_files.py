@@ -398,3 +398,19 @@ def test_weights_in_float8_are_told_by_their_scale(scale: float, why: str, tmp_p
         w = build(False).weights["w"]
         assert told["used"] == ((stored >= w.min()) & (stored <= w.max()) & np.isfinite(stored)).sum() - 1  # -0 and 0
         assert told["fits"] == pytest.approx(abs(w).max() / 448)
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [("response_norm_divided_once_more", ("0.1", "0.02")), ("means_in_the_order_of_bgr", (0.485, "0.406"))],
+)
+def test_floats_are_told_as_their_author_wrote_them(case: str, told: tuple[Any, str], tmp_path: Path) -> None:
+    """And not as 0.10000000149011612, which is what float32 makes of 0.1."""
+    made, base, feeds = next(one for one in LOST if one.name == case).make(tmp_path)
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="ort_fp32", baseline="ort_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    evidence = report.explanation.culprits[0].evidence
+    assert evidence["base"] == (told[0] if isinstance(told[0], str) else pytest.approx(told[0]))
+    assert str(evidence["target"]).split(",")[0] == told[1]

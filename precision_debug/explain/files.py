@@ -15,7 +15,7 @@ import numpy as np
 from ..numbers.blocks import iterate_blocks, measure_norm
 from ..numbers.narrowing import is_rounding
 from ..numbers.number_types import find_promise
-from ..onnx.types import FLATTENS, says_nothing, shortest_float
+from ..onnx.types import FLATTENS, says_nothing, shorten_floats, shortest_float
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
@@ -689,7 +689,7 @@ def _compare_operators(
             and not _name_same_axes(mine.op_type, key, first, second, axes)
             and not _cuts_differently(mine, first, second)
         ):
-            base, there = (say("is_missing") if one is None else str(one) for one in (first, second))
+            base, there = (say("is_missing") if one is None else str(shorten_floats(one)) for one in (first, second))
             return {"what": say("an_attribute"), "name": key, "base": base, "target": there}
     ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
     if len(ours) != len(others):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..onnx.types import shorten_floats
 from ..pairing.reordered import find_order
 from ..reasons import say
 from ..records import Culprit, Explanation
@@ -40,12 +41,12 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
         if (found := find_order(base, target)) is not None:
             axis, order = found
             shown = ", ".join(map(str, order[:_TOLD])) + (", …" if len(order) > _TOLD else "")
-            told = say("in_other_order", value=one.evidence["target"], axis=axis, order=shown)
+            told = say("in_other_order", value=shorten_floats(one.evidence["target"]), axis=axis, order=shown)
         else:
             held = held or _index_constants(subject)
             if not (name := _find_whole(subject, held, key, target)):
                 continue
-            told = say("all_of_another", value=one.evidence["target"], name=name)
+            told = say("all_of_another", value=shorten_floats(one.evidence["target"]), name=name)
         moved[one.name] = dataclasses.replace(one, evidence={**one.evidence, "target": told})
     waiting = iter(sorted(moved, key=lambda name: subject.order.get(name, 0)))
     culprits = tuple(moved[next(waiting)] if one.name in moved else one for one in explanation.culprits)

@@ -6,7 +6,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "shortest_float", "with_defaults"]
+__all__ = [
+    "FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "shorten_floats", "shortest_float", "with_defaults",
+]  # fmt: skip
 
 
 # ONNX's element types by number, by ONNX Runtime's words, and as numpy has them.
@@ -121,3 +123,10 @@ def shortest_float(value: float) -> float:
     with np.errstate(over="ignore"):
         held = np.float32(value)
     return float(str(held)) if float(held) == value else value
+
+
+def shorten_floats(value: Any) -> Any:
+    """Return an attribute's value, a list of them too, with its floats as their author wrote them."""
+    if isinstance(value, (list, tuple)):
+        return [shorten_floats(one) for one in value]
+    return shortest_float(value) if isinstance(value, float) else value
