@@ -15,8 +15,10 @@ from planted.onnx_faults import Graph, tokens
 from planted.onnx_further import k
 
 import precision_debug
+from precision_debug.explain import work
 from precision_debug.report.blame import blame
 from precision_debug.report.model import Report, Verdict
+from precision_debug.run import fixes
 
 
 def spectrum(g: Graph, volume: float) -> str:
@@ -47,7 +49,7 @@ def test_an_epsilon_that_vanishes_behind_what_vanished_is_the_culprit(tmp_path: 
     assert {one.name for one in said.culprits} == {"floored"}
     evidence = blame(report).lines[1][1].text
     assert holds_approved(evidence.en)
-    assert "代入该张量的值会使输出出现 NaN 或 Inf" in evidence.zh
+    assert "代入该张量的值会使其后出现 NaN 或 Inf" in evidence.zh
     kept = report.to_keep
     assert kept is not None
     assert kept.tried is not None
@@ -74,3 +76,40 @@ def test_nan_of_inputs_that_are_infinite_on_both_sides_is_not_from_finite_ones(t
     assert report.explanation is not None
     first = report.explanation.culprits[0]
     assert (first.cause, first.evidence["what"], first.evidence["infinite"]) == ("born", "NaN", 31)
+
+
+def beside_a_held_logarithm(g: Graph, steps: int) -> str:
+    """A little of the logarithm of the same powers, which is infinite where float16 holds neither them nor their floor,
+    and goes through several operators to a largest silence: no output is NaN or Inf, nor far off."""
+    loud = g.op("Add", [g.op("Abs", [tokens(g)], "size"), k(g, "one", 1.0)], "loud")
+    quiet = g.op("Mul", [loud, k(g, "volume", np.where(np.arange(32) % 4, 1.0, 8e-5))], "quiet")
+    floored = g.op("Max", [g.op("Mul", [quiet, quiet], "power"), k(g, "floor", 3e-10)], "floored")
+    last = g.op("Log", [floored], "log")
+    for step in range(steps):
+        last = g.op("Mul", [last, k(g, f"by{step}", 1 + 0.002 * (-1) ** step)], f"step{step}")
+    held = g.op("Max", [last, k(g, "silence", -60.0)], "held")
+    return g.op("Add", [loud, g.op("Mul", [held, k(g, "little", 5e-4)], "part")], "sum")
+
+
+def test_what_makes_an_inf_that_no_output_shows_is_the_culprit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Put in alone, the lost floor does nothing and the lost powers hardly anything. None of the operators behind the
+    logarithm can have made its Inf, and there are more of them than are tried alone in a large model."""
+    monkeypatch.setattr(work, "_LEAST", 8)
+    monkeypatch.setattr(work, "_MOST", 8)
+    monkeypatch.setattr(fixes, "_MOST", 3)
+    g = Graph(seed=3)
+    out = g.dense(beside_a_held_logarithm(g, 40), 32, 8, "y")
+    report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_fp16_sim", inputs=g.feeds)
+    said = report.explanation
+    assert said is not None
+    first = said.culprits[0]
+    assert (first.name, first.cause, first.at, first.fails_first) == ("floored", "weight_underflow", "y", "log")
+    assert first.confidence == "substituted"
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert kept.tried.after is not None
+    assert kept.tried.before is not None
+    assert 2 * kept.tried.after < kept.tried.before

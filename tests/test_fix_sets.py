@@ -98,7 +98,7 @@ class Model:
         was = Executed(low=self.count, of=self.count, precision="FP16")
         rule = FixRule(
             before=values.pop("before", [BEFORE] * samples), was=values.pop("was", was), allowed=ALLOWED,
-            strict=self.given,
+            strict=self.given, asked=self.given,
         )  # fmt: skip
         return FixFinder(keepable=self.keepable, trials=trials, samples=inputs, rule=rule, most=most, **values)
 
@@ -417,6 +417,19 @@ def test_a_smaller_set_that_comes_near_is_offered_in_place_of_most_of_the_model(
     strict, mended = Model(error, count=40, given=True).fix(4, ranking=groups(*range(40)))
     assert mended.state == "mended"
     assert len(strict.keys) >= 20
+
+
+def test_what_meets_a_tolerance_that_was_given_is_offered_however_little_it_takes_off() -> None:
+    """Its user drew the line; a bound of our own is for what halves the error."""
+
+    def error(kept: frozenset[str], _at: int) -> float:
+        return 0.8 * ALLOWED if "n4" in kept else 1.2 * ALLOWED
+
+    found, tried = Model(error, given=True).fix(4, before=[1.2 * ALLOWED])
+    assert (found.keys, tried.state) == (keys(4), "mended")
+    assert Model(error).fix(4, before=[1.2 * ALLOWED])[1].state == "none"
+    missed = Model(lambda kept, at: 1.3 * error(kept, at), given=True)
+    assert missed.fix(4, before=[1.56 * ALLOWED])[1].state == "none"
 
 
 @pytest.mark.parametrize(("alone", "kept"), [(0.124, (4,)), (0.126, (4, 5))])

@@ -14,8 +14,9 @@ from ..numbers.arrays import as_array
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Row, TensorMeta
 from .causes import find_cause
+from .criteria import HALF
 from .culprits import is_non_finite_in_target_alone, list_kept_through
-from .effects import Sink, carry_given_errors
+from .effects import Sink, carry_given_errors, measure_error_at
 from .introduced import MASK, WAITING, Alone, is_same_kind
 from .operator_facts import describe_born, operators_of
 from .subject import Subject
@@ -23,6 +24,7 @@ from .units import largest_of
 from .work import Work
 
 __all__ = [
+    "breaks_inside",
     "breaks_outputs",
     "find_hidden_overflow",
     "find_makers_in_this_run",
@@ -124,26 +126,62 @@ def breaks_outputs(
     """
     broken = [sink.name for sink in sinks if sink.is_output and sink.non_finite]
     known = {culprit.at for culprit in culprits} & {*broken}
-    row = subject.row_of.get(first_non_finite)
-    if not broken or known or row is None or subject.bench.on_device or not subject.partner:
+    if not broken or known or not _can_hold(subject, first_non_finite):
         return culprits
     about = {first_non_finite} | subject.ancestors(first_non_finite)
     with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as values:
         _hold_target(subject, about, values)
-        name, runs = first_non_finite, 0
-        at = _first_broken_output(subject, name, values.get(name), broken)
-        while at and runs < _RUNS:
-            there = name
-            for source in subject.sources(name):
-                runs += 1
-                work.go_on()
-                if reached := _first_broken_output(subject, source, values.get(source), broken):
-                    there, at = source, reached
-                    break
-            if there == name:
-                break
-            name = there
+        name, at = _find_where_it_begins(subject, first_non_finite, values, broken, work)
     return (_make_culprit(subject, alone, name, at, first_non_finite),) if at else culprits
+
+
+def breaks_inside(
+    subject: Subject, alone: Alone, sink: Sink | None, first_non_finite: str, plain: Any, folder: Path, work: Work
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """Return the same of NaN or Inf that no output shows, and that by themselves make half of the error of one; else
+    ().
+
+    An infinite logarithm that a maximum holds up is such a one. sink: the output. plain: its value in an undisturbed
+    run of the baseline. Raises work.Ended and BackendError.
+    """
+    if sink is None or sink.non_finite or plain is None or not _can_hold(subject, first_non_finite):
+        return ()
+    about = {first_non_finite} | subject.ancestors(first_non_finite)
+    with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as values:
+        _hold_target(subject, about, values)
+        work.go_on()
+        got = _run_with_value(subject, first_non_finite, values.get(first_non_finite), [sink.name], non_finite=True)
+        error = measure_error_at(subject.bench, plain, got[sink.name]) if sink.name in got else None
+        if error is None or error < HALF * sink.rel_l2:
+            return ()
+        name, begins = _find_where_it_begins(subject, first_non_finite, values, [first_non_finite], work)
+    return (_make_culprit(subject, alone, name, sink.name, first_non_finite),) if begins else ()
+
+
+def _can_hold(subject: Subject, name: str) -> bool:
+    """Return whether the target's values of what leads to a tensor can be put into the baseline's run."""
+    return name in subject.row_of and not subject.bench.on_device and bool(subject.partner)
+
+
+def _find_where_it_begins(
+    subject: Subject, first: str, values: Any, broken: Sequence[str], work: Work
+) -> tuple[str, str]:
+    """Return the tensor from which on the target's values make NaN or Inf of one of some tensors, and which that is; ""
+    where those of the first that is not finite make none."""
+    name, runs = first, 0
+    at = _first_broken_output(subject, name, values.get(name), broken)
+    while at and runs < _RUNS:
+        there = name
+        for source in subject.sources(name):
+            runs += 1
+            work.go_on()
+            if reached := _first_broken_output(subject, source, values.get(source), broken):
+                there, at = source, reached
+                break
+        if there == name:
+            break
+        name = there
+    return name, at
 
 
 def _hold_target(subject: Subject, names: Collection[str], values: Any) -> None:
@@ -161,8 +199,20 @@ def _hold_target(subject: Subject, names: Collection[str], values: Any) -> None:
 def _first_broken_output(subject: Subject, name: str, value: Any, outputs: Sequence[str]) -> str:
     """Return the first of the outputs that has NaN or Inf where the baseline goes on with the target's value of one
     tensor; "" where none has, or it cannot."""
-    if value is None:
-        return ""
+    seen = _run_with_value(subject, name, value, outputs)
+    before: Mapping[str, int] = {
+        one: (numbers.base.nan or 0) + (numbers.base.inf or 0)
+        for one in outputs if (numbers := subject.row_of[one].comparison) is not None
+    }  # fmt: skip
+    return next((one for one, found in seen.items() if int((~np.isfinite(found)).sum()) > before.get(one, 0)), "")
+
+
+def _run_with_value(
+    subject: Subject, name: str, value: Any, outputs: Sequence[str], *, non_finite: bool = False
+) -> dict[str, Any]:
+    """Return some tensors of a run of the baseline that goes on with another value of one; {} where it cannot.
+
+    non_finite: with what is NaN or Inf in it alone."""
     seen: dict[str, Any] = {}
     taken: list[str] = []
 
@@ -171,17 +221,14 @@ def _first_broken_output(subject: Subject, name: str, value: Any, outputs: Seque
         if shown == name and np.shape(own) == value.shape and is_same_kind(np.asarray(own), value):
             taken.append(name)
             new = np.ascontiguousarray(value.astype(np.asarray(own).dtype)).reshape(value.shape)
+            new = np.where(np.isfinite(new), np.asarray(own), new) if non_finite else new
         if shown in outputs:
             seen[shown] = np.array(own if new is None else new)
         return new
 
-    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), frozenset({name, *outputs}))
-    before: Mapping[str, int] = {
-        one: (numbers.base.nan or 0) + (numbers.base.inf or 0)
-        for one in outputs if (numbers := subject.row_of[one].comparison) is not None
-    }  # fmt: skip
-    lost = (one for one, found in seen.items() if int((~np.isfinite(found)).sum()) > before.get(one, 0))
-    return next(lost, "") if taken else ""
+    if value is not None:
+        subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), frozenset({name, *outputs}))
+    return seen if taken else {}
 
 
 def _make_culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> Culprit:

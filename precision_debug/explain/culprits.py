@@ -163,7 +163,7 @@ def list_early_suspects(subject: Subject, most: int = 24) -> list[str]:
         inherited = max((compute_finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
         floor = max(inherited, subject.unit_behind(name))
         growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
-        if row.non_finite:
+        if row.non_finite and not any(is_non_finite_in_target_alone(subject.row_of[one]) for one in sources):
             growth = max(growth, 1e6)
         for suspect in (name, *_list_makers(subject, sources)):
             scores[suspect] = max(scores.get(suspect, 0.0), growth)

@@ -21,6 +21,7 @@ from ..reasons import NOTHING, as_reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced, RepairedSet, Row
 from .broken_outputs import (
+    breaks_inside,
     breaks_outputs,
     find_hidden_overflow,
     find_makers_in_this_run,
@@ -343,6 +344,9 @@ def _explain_forward(
                 culprits = confirm_culprits(subject, alone, culprits, tried, sinks, plain, work)
         if sick:
             culprits = breaks_outputs(subject, alone, culprits, sinks, _find_first_non_finite(subject), folder, work)
+        if looked and not culprits:
+            worst = next((sink for sink in judged if sink.name == at), None)
+            culprits = breaks_inside(subject, alone, worst, _find_first_non_finite(subject), plain.get(at), folder, work)
         if looked:
             culprits = _replace_if_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
         if looked and not culprits and alone.method == "isolated":

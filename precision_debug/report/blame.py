@@ -108,9 +108,9 @@ _CONFIDENCE = {
     ),
     "simulated": Text("measured in a simulation", "在模拟中测得"),
     "substituted": Text(
-        "measured by putting the target's values into the baseline's run: those of this tensor make NaN or Inf of an"
-        " output, those of each tensor that it reads do not",
-        "将目标的值代入基线的运行测得：代入该张量的值会使输出出现 NaN 或 Inf，单独代入其任一输入的值则不会",
+        "measured by putting the target's values into the baseline's run: those of this tensor make NaN or Inf behind"
+        " it, those of each tensor that it reads do not",
+        "将目标的值代入基线的运行测得：代入该张量的值会使其后出现 NaN 或 Inf，单独代入其任一输入的值则不会",
     ),
     "repaired": Text("by keeping it in FP32 on the engine", "在引擎上将其保留为 FP32 测得"),
     "compared": Text("by comparing the inputs of both sides", "通过比较两侧所得到的输入得出"),

@@ -112,6 +112,7 @@ def try_fix(
     rule = FixRule(
         before=[math.inf if error is None else error for error in errors], allowed=allowed,
         was=count_executed(opening, target.session), strict=criterion.tolerance.given,
+        asked=criterion.tolerance.given and not judging.passes,
     )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
     calibrating = feed_set.for_target().calibrating

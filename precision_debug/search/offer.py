@@ -59,7 +59,8 @@ class FixRule:
 
     before: its error by sample, inf where it is not finite. allowed: the error up to which an output is as expected.
     was: in which precision it ran; None: nobody can tell. strict: the user's own tolerance decides, which what only
-    comes near it does not meet. asked: what passes is what was asked for, however little it takes off."""
+    comes near it does not meet. asked: what passes is what was asked for, however little it takes off; of a tolerance
+    that nothing kept does not meet it is a fix, too."""
 
     before: Sequence[float]
     allowed: float
@@ -87,6 +88,8 @@ class FixRule:
         """Return whether less than half of the error is left of every sample that was run.
 
         On other inputs than the first, what is as expected is enough, whatever it was before."""
+        if self.strict and self.asked and found.passes:
+            return True
         most = (HALF * error if at == 0 else max(HALF * error, self.allowed) for at, error in enumerate(self.before))
         return all(math.isfinite(now) and now <= bound for now, bound in zip(found.sizes, most, strict=False))
 
