@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 from precision_debug_onnxruntime.backend import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine import remedies
@@ -23,6 +24,7 @@ from precision_debug.cli import main
 from precision_debug.onnx.model import read_model
 from precision_debug.protocols import Remedy
 from precision_debug.records import Culprit, Explanation, ModelFiles, SessionSpec
+from precision_debug.report.blame import sentence_of
 from precision_debug.run import remedies as run_remedies
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.plan import Opening
@@ -210,6 +212,25 @@ def test_a_remedy_may_tell_of_what_the_file_has_quantised(monkeypatch: pytest.Mo
     explanation = dataclasses.replace(told, culprits=(quantised,))
     again = Pasted(introduced={"y": 0.01})
     assert prove_by_remedy(explanation, {"y": 0.1}, side, side, lambda _: again).culprits[0].cause == "sums"
+
+
+def test_whole_numbers_are_counted_where_a_remedy_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of them an own error is the share that differs, which is none to be told beside a relative one."""
+    monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [Remedy(settings={}, cause="saturating_sums")])
+    side: Opening = SimpleNamespace(settings=(), recording=False, precision="int8")  # type: ignore[assignment]
+    again = Pasted(introduced={"y": 0.03125})
+    told = prove_by_remedy(named("coarse"), {"y": 0.5}, side, side, lambda _: again, {"y": 128}).culprits[0]
+    assert told.evidence == {"switch": "", "differed": 64, "differ": 4, "elements": 128}
+    assert holds_approved(sentence_of(told, "int8").en)
+
+
+def test_what_is_too_large_to_have_exact_sums_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(exact_sums, "adds_in_16_bits", lambda: True)
+    source = read_model(integers(tmp_path, "MatMulInteger"))
+    assert [note.code for note in make_sums_exact(source)[1]] == ["onnxruntime.sums_made_exact"]
+    monkeypatch.setattr(exact_sums, "_MOST_BYTES", 64 * 16 - 1)
+    same, notes = make_sums_exact(source)
+    assert (same is source, [note.code for note in notes]) == (True, ["onnxruntime.sums_not_exact"])
 
 
 def test_weights_are_made_unsigned_where_the_kernel_would_saturate_alone(

@@ -162,6 +162,13 @@ REASONS = Catalogue("onnxruntime", {
         " weights: on this processor ONNX Runtime's kernel of signed ones saturates",
         "本次运行中 {count} 个 8 位乘积以无符号权重精确求和：在此处理器上，ONNX Runtime 对有符号权重的内核会饱和",
     ),
+    "sums_not_exact": Wording(
+        "products of 8-bit numbers have inexact sums in this run: on this processor ONNX Runtime's kernel of signed"
+        " weights saturates, and they are too large to be made unsigned here (over {gigabytes:.2g} GB); what saturates"
+        " in the target alike does not show",
+        "本次运行中 8 位乘积的求和不精确：在此处理器上，ONNX Runtime 对有符号权重的内核会饱和，而这些权重过大（超过"
+        " {gigabytes:.2g} GB），无法在此改为无符号；目标中同样的饱和不会显现",
+    ),
     "kept_runs": Wording(
         "--option {option}: tried, the model is made and loads with it", "--option {option}：已试，这样可以生成并加载"
     ),

@@ -96,6 +96,12 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
             " {after}",
         ),
         instead={
+            "differed": Wording(
+                "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: with `{switch}`"
+                " {differ} of its {elements} results {differ:differs|differ} in place of {differed}",
+                "引擎在此处理器上以 16 位累加两个 8 位乘积，会饱和：加上 `{switch}`，其 {elements} 个结果中不同的由"
+                " {differed} 个降为 {differ} 个",
+            ),
             "pairs": Wording(
                 "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: {pairs} of these"
                 " sums do, of what it reads",
@@ -103,7 +109,10 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
             ),
         },
         undone=Wording("with sums that do not saturate", "若求和不饱和"),
-        evidence={"switch": _TEXT, "before": _FIGURE, "after": _FIGURE, "pairs": _SHARE},
+        evidence={
+            "switch": _TEXT, "before": _FIGURE, "after": _FIGURE, "pairs": _SHARE, "differed": _COUNT, "differ": _COUNT,
+            "elements": _COUNT,
+        },
     ),
     "wrong_kernel": Cause(
         en="the baseline's own kernel is wrong", zh="基线自身的内核有误",

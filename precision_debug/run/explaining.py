@@ -462,7 +462,8 @@ def _explain_sample(
         explanation, found = explain_one(subject)  # of right scores: whoever decides may be who is wrong
     sides = both.base.opening, both.target.opening
     own = {one.name: one.size for one in found if one.size is not None}
-    proven = prove_by_remedy(explanation, own, *sides, again) if work.fixes else explanation
+    whole = {one.name: one.elements for one in found if one.rel_l2 is None}
+    proven = prove_by_remedy(explanation, own, *sides, again, whole) if work.fixes else explanation
     if proven == explanation or spec.find_pass:  # a pass that leads to such kernels is not at fault
         proven = with_faulty_pass(
             proven, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().calibrating

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from .. import registry
@@ -181,13 +182,13 @@ def _is_open(culprit: Culprit, target: Opening) -> bool:
 
 def prove_by_remedy(
     explanation: Explanation, introduced: Mapping[str, float], base: Opening, target: Opening,
-    again: Callable[[Mapping[str, Any]], Pasted],
+    again: Callable[[Mapping[str, Any]], Pasted], whole: Mapping[str, int] = MappingProxyType({}),
 ) -> Explanation:  # fmt: skip
     """Return the explanation, with the cause that a remedy proves: for the culprits of which no other is known, and
     most of whose own error goes with it.
 
-    introduced: own errors by tensor, relative L2. again: the comparison with further settings of the target's; a
-    recorded baseline has none."""
+    introduced: own errors by tensor, relative L2; of whole numbers the share that differs, whole: how many there are.
+    again: the comparison with further settings of the target's; a recorded baseline has none."""
     asked = [_is_open(one, target) for one in explanation.culprits]
     if base.recording or not any(asked):
         return explanation
@@ -200,7 +201,7 @@ def prove_by_remedy(
             continue  # an engine that fails with it costs no finished comparison
         switch = format_settings(target.settings, remedy.settings)
         culprits = tuple(
-            _prove_cause(one, introduced, left, remedy.cause, switch) if is_open else one
+            _prove_cause(one, introduced, left, remedy.cause, switch, whole) if is_open else one
             for one, is_open in zip(explanation.culprits, asked, strict=True)
         )
         explanation = dataclasses.replace(explanation, culprits=culprits)
@@ -208,12 +209,17 @@ def prove_by_remedy(
 
 
 def _prove_cause(
-    culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], cause: str, switch: str
-) -> Culprit:
+    culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], cause: str, switch: str,
+    whole: Mapping[str, int],
+) -> Culprit:  # fmt: skip
     before, after = introduced.get(culprit.name), left.get(culprit.name)
     if before is None or after is None or after > LEFT * before:
         return culprit
-    return dataclasses.replace(culprit, cause=cause, evidence={"switch": switch, "before": before, "after": after})
+    evidence: dict[str, Any] = {"switch": switch, "before": before, "after": after}
+    if elements := whole.get(culprit.name):
+        differed, differ = (round(share * elements) for share in (before, after))
+        evidence = {"switch": switch, "differed": differed, "differ": differ, "elements": elements}
+    return dataclasses.replace(culprit, cause=cause, evidence=evidence)
 
 
 # Settings with which an engine computes as its baseline does.

@@ -59,7 +59,7 @@ def _refusals(path: str) -> Iterator[None]:
 def open_reference(spec: SessionSpec, change: Callable[[Model], Model]) -> Session:
     """Open a model for onnx.reference, as ``change`` leaves it: operators that onnx.reference lacks run in ONNX
     Runtime, whose kernels may saturate. Raises ModelError or BackendError."""
-    return _ReferenceSession(change(read_model(spec.model.model_file)))
+    return _ReferenceSession(change(read_model(spec.model.model_file)), spec.cores)
 
 
 class _ReferenceSession:
@@ -68,7 +68,7 @@ class _ReferenceSession:
     alone = arithmetic = ""
     replaces = True
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, cores: int) -> None:
         import onnx
 
         self._path = model.path
@@ -92,7 +92,7 @@ class _ReferenceSession:
         self._defaults = initializers_of(proto.graph)
         self._inputs = [item.name for item in proto.graph.input]
         self.versions: Mapping[str, str] = {"onnx": onnx.__version__}
-        self._alone = OneByOne(model)
+        self._alone = OneByOne(model, cores)
         self._without: dict[str, str] = {}
         for key, inner in inner_evaluators(self._evaluator):
             for node in inner.rt_nodes_:

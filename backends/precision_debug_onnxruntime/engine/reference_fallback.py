@@ -38,8 +38,10 @@ class Borrowed:
 class OneByOne:
     """Runs nodes of a model in ONNX Runtime, each in a session of its own, with the types that they have there."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, cores: int) -> None:
+        """cores: see SessionSpec; some kernels give each thread a scale of its own (DynamicQuantizeLSTM)."""
         self._model, self._sessions = model, dict[int, tuple[Any, list[str], list[int]]]()
+        self._cores = cores
 
     def run(self, node: Any, inputs: Sequence[Any], key: Any) -> list[Any]:
         """Return the outputs of a node, "" included (as None). key: of the node's scope. Raises what ONNX Runtime
@@ -86,7 +88,7 @@ class OneByOne:
             if name:
                 proto.graph.output.add().name = name
         model = Model(proto=proto, folder=self._model.folder, path=self._model.path)
-        return Runtime().open(model), names, elems
+        return Runtime(cores=self._cores).open(model), names, elems
 
 
 def _elem(info: TypeInfo, value: Any) -> int:

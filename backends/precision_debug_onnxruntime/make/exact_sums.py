@@ -36,7 +36,7 @@ class _Read:
 
 def make_sums_exact(source: Model) -> tuple[Model, tuple[Reason, ...]]:
     """Return the model with signed 8-bit weights made unsigned, as are their zero points, and a note where there are
-    some: unsigned by signed numbers are what the kernel adds in 16 bits. The numbers that they stand for stay.
+    some, or too large ones: unsigned by signed numbers are what the kernel adds in 16 bits. The numbers that they stand for stay.
 
     It is what ONNX Runtime's ``session.x64quantprecision`` does in an optimised graph (its avx2_weight_s8_to_u8), for
     the run without optimisation.
@@ -55,7 +55,7 @@ def make_sums_exact(source: Model) -> tuple[Model, tuple[Reason, ...]]:
             continue
         size += int(np.prod(held[name].dims))
         if size > _MOST_BYTES:
-            return source, ()
+            return source, (say("sums_not_exact", gigabytes=_MOST_BYTES / 1e9),)
         for place, old in ((read.weight, name), (read.zero, zero)):
             if old not in made:
                 made[old] = _add_unsigned(copy.graph, held.get(old), f"{old or 'no_zero_point'}_unsigned", source)
