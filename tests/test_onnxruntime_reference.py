@@ -13,6 +13,7 @@ from approval import begins_approved, holds_approved
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.reference_operators import corrected
+from test_onnxruntime_saturating import integers
 
 import precision_debug
 from precision_debug.errors import ModelError
@@ -209,3 +210,12 @@ def test_what_is_borrowed_runs_on_as_many_cores_as_the_baseline(tmp_path: Path) 
     x = drawn.normal(size=(24, 2, 32)).astype(np.float32) * np.array([1, 30], np.float32)[:, None]
     report = precision_debug.compare(tmp_path / "m.onnx", run_mode="onnx_ref", inputs={"x": x})
     assert (report.exit_status, report.rows[-1].relative_l2) == (0, 0.0)
+
+
+def test_what_is_quantised_by_a_scale_of_the_run_is_shown_in_real_numbers(tmp_path: Path) -> None:
+    """ONNX Runtime's side is: codes beside them were off by 448 times their size."""
+    path = integers(tmp_path, "MatMulInteger")
+    x = np.random.default_rng(1).uniform(0.5, 2, (8, 64)).astype(np.float32)
+    report = precision_debug.compare(path, run_mode="onnx_ref", inputs={"x": x})
+    assert {row.name: row.status for row in report.rows if row.status is not Status.PASS} == {}
+    assert next(row.relative_l2 for row in report.rows if row.name == "xq") == pytest.approx(0.0, abs=1e-6)

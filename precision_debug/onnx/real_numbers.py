@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = ["RealNumbers"]
 
 Array = np.ndarray[Any, Any]
 
+_DYNAMIC = "DynamicQuantizeLinear"
 _CODES = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
@@ -30,14 +31,17 @@ class _Line:
 class RealNumbers:
     """The tensors of a model's main graph that QuantizeLinear makes or DequantizeLinear reads, by constant scales.
 
-    by_name: of each tensor its scale, zero point and axis (None: one scale for the whole tensor).
+    by_name: of each tensor its scale, zero point and axis (None: one scale for the whole tensor). of_run: names of
+    those whose scale a DynamicQuantizeLinear makes, by the scale's name: see ``given``.
     """
 
     by_name: Mapping[str, tuple[Array, Array, int | None]] = field(default_factory=dict)
+    of_run: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Model) -> RealNumbers:
-        """Read the quantised tensors of a model; those of scales that are not constant, or by blocks, are left out."""
+    def of(cls, model: Model, *, running: bool = False) -> RealNumbers:
+        """Read the quantised tensors of a model; those by blocks are left out, and those of scales that are not constant
+        but, of a side that tells them while it runs, DynamicQuantizeLinear's."""
         from onnx import numpy_helper
 
         graph = model.proto.graph
@@ -47,16 +51,24 @@ class RealNumbers:
                 if item.name == "value":
                     constants[node.output[0]] = item.t
         found: dict[str, tuple[Array, Array, int | None]] = {}
+        of_run = {node.output[1]: list[str]() for node in graph.node if running and node.op_type == _DYNAMIC}
         for name, scale in find_scales(graph).items():
+            if scale.scale in of_run:
+                of_run[scale.scale].append(name)
             if scale.block or scale.scale not in constants or (scale.zero_point and scale.zero_point not in constants):
                 continue
             factor = numpy_helper.to_array(constants[scale.scale]).astype(np.float32)
             zero = numpy_helper.to_array(constants[scale.zero_point]) if scale.zero_point else np.zeros(1, np.int32)
             found[name] = factor, zero.astype(np.int32), scale.axis if factor.size > 1 else None
-        return cls(by_name={name: one for name, one in found.items() if name not in constants})
+        return cls(by_name={name: one for name, one in found.items() if name not in constants}, of_run=of_run)
+
+    def given(self, scale_name: str, scale: Any, zero: Any) -> RealNumbers:
+        """Return the same, with a scale that a run has made."""
+        one = np.asarray(scale, np.float32), np.asarray(zero, np.int32), None
+        return replace(self, by_name={**self.by_name, **dict.fromkeys(self.of_run.get(scale_name, ()), one)})
 
     def __contains__(self, name: object) -> bool:
-        return name in self.by_name
+        return name in self.by_name or any(name in names for names in self.of_run.values())
 
     def shown(self, name: str, value: Any) -> Any:
         """Return a tensor in real numbers, float32; as it is where it is not quantised."""

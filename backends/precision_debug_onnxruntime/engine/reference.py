@@ -79,7 +79,7 @@ class _ReferenceSession:
             self._evaluator: Any = evaluator_class(self._execute)(proto)
         types = inferred_types(proto)
         self._shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
-        self._real = RealNumbers.of(model)
+        self._real = RealNumbers.of(model, running=True)
         self._entries = [
             dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=way("dequantised")))
             if entry.value.scope.key == () and entry.value.name in self._real else entry
@@ -205,6 +205,8 @@ class _ReferenceSession:
         last = last_uses(evaluator)
         for place, node in enumerate(evaluator.rt_nodes_):
             outputs = self._node(node, [results[name] for name in node.input], results, attributes, key)
+            if node.op_type == "DynamicQuantizeLinear" and not key:
+                self._real = self._real.given(node.output[1], *outputs[1:])
             for name, value in zip(node.output, outputs, strict=False):
                 results[name] = self._show(key, name, value) if name else value
             for name in last.get(place, ()):
