@@ -202,7 +202,8 @@ def test_what_is_borrowed_runs_on_as_many_cores_as_the_baseline(tmp_path: Path) 
         "DynamicQuantizeLSTM", inputs, ["states"], name="lstm", domain="com.microsoft", hidden_size=64
     )
     graph = helper.make_graph(
-        [node, helper.make_node("Neg", ["states"], ["y"])], "g", [onnx_models.value("x", [24, 2, 32])], [onnx_models.value("y")],
+        [node, helper.make_node("Neg", ["states"], ["y"])], "g",
+        [onnx_models.value("x", [24, 2, 32])], [onnx_models.value("y")],
         [onnx.numpy_helper.from_array(value, name) for name, value in held.items()],
     )  # fmt: skip
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]

@@ -346,7 +346,8 @@ def _explain_forward(
             culprits = breaks_outputs(subject, alone, culprits, sinks, _find_first_non_finite(subject), folder, work)
         if looked and not culprits:
             worst = next((sink for sink in judged if sink.name == at), None)
-            culprits = breaks_inside(subject, alone, worst, _find_first_non_finite(subject), plain.get(at), folder, work)
+            born = _find_first_non_finite(subject)
+            culprits = breaks_inside(subject, alone, worst, born, plain.get(at), folder, work)
         if looked:
             culprits = _replace_if_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
         if looked and not culprits and alone.method == "isolated":

@@ -40,8 +40,8 @@ class RealNumbers:
 
     @classmethod
     def of(cls, model: Model, *, running: bool = False) -> RealNumbers:
-        """Read the quantised tensors of a model; those by blocks are left out, and those of scales that are not constant
-        but, of a side that tells them while it runs, DynamicQuantizeLinear's."""
+        """Read the quantised tensors of a model; those by blocks are left out, and those of scales that are not
+        constant but, of a side that tells them while it runs, DynamicQuantizeLinear's."""
         from onnx import numpy_helper
 
         graph = model.proto.graph

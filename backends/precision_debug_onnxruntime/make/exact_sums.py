@@ -36,7 +36,8 @@ class _Read:
 
 def make_sums_exact(source: Model) -> tuple[Model, tuple[Reason, ...]]:
     """Return the model with signed 8-bit weights made unsigned, as are their zero points, and a note where there are
-    some, or too large ones: unsigned by signed numbers are what the kernel adds in 16 bits. The numbers that they stand for stay.
+    some, or too large ones: unsigned by signed numbers are what the kernel adds in 16 bits. The numbers that they stand
+    for stay.
 
     It is what ONNX Runtime's ``session.x64quantprecision`` does in an optimised graph (its avx2_weight_s8_to_u8), for
     the run without optimisation.
