@@ -32,7 +32,7 @@ class RealNumbers:
     """The tensors of a model's main graph that QuantizeLinear makes or DequantizeLinear reads, by constant scales.
 
     by_name: of each tensor its scale, zero point and axis (None: one scale for the whole tensor). of_run: names of
-    those whose scale a DynamicQuantizeLinear makes, by the scale's name: see ``given``.
+    those whose scale a DynamicQuantizeLinear makes, by the scale's name: see ``after``.
     """
 
     by_name: Mapping[str, tuple[Array, Array, int | None]] = field(default_factory=dict)
@@ -62,10 +62,12 @@ class RealNumbers:
             found[name] = factor, zero.astype(np.int32), scale.axis if factor.size > 1 else None
         return cls(by_name={name: one for name, one in found.items() if name not in constants}, of_run=of_run)
 
-    def given(self, scale_name: str, scale: Any, zero: Any) -> RealNumbers:
-        """Return the same, with a scale that a run has made."""
-        one = np.asarray(scale, np.float32), np.asarray(zero, np.int32), None
-        return replace(self, by_name={**self.by_name, **dict.fromkeys(self.of_run.get(scale_name, ()), one)})
+    def after(self, op_type: str, outputs: Sequence[str], values: Sequence[Any]) -> RealNumbers:
+        """Return the same after a node of a run, with the scale that it has made, if it has made one."""
+        if op_type != _DYNAMIC or outputs[1] not in self.of_run:
+            return self
+        one = np.asarray(values[1], np.float32), np.asarray(values[2], np.int32), None
+        return replace(self, by_name={**self.by_name, **dict.fromkeys(self.of_run[outputs[1]], one)})
 
     def __contains__(self, name: object) -> bool:
         return name in self.by_name or any(name in names for names in self.of_run.values())

@@ -98,8 +98,7 @@ class _ReferenceSession:
             for node in inner.rt_nodes_:
                 if isinstance(node, Borrowed):
                     self._has_none(node, node.why, key)
-        self._narrow: dict[str, str] = {}
-        self._loops: set[Any] = set()
+        self._narrow, self._loops = dict[str, str](), set[Any]()
         self._shown = Shown((), None)
         self._hook: Replace | None = None
         self._raised: BaseException | None = None
@@ -205,8 +204,7 @@ class _ReferenceSession:
         last = last_uses(evaluator)
         for place, node in enumerate(evaluator.rt_nodes_):
             outputs = self._node(node, [results[name] for name in node.input], results, attributes, key)
-            if node.op_type == "DynamicQuantizeLinear" and not key:
-                self._real = self._real.given(node.output[1], *outputs[1:])
+            self._real = self._real.after(node.op_type, node.output, outputs)
             for name, value in zip(node.output, outputs, strict=False):
                 results[name] = self._show(key, name, value) if name else value
             for name in last.get(place, ()):
