@@ -17,8 +17,8 @@ from report_factory import make_report, make_row
 from precision_debug.cli import progress, summary
 from precision_debug.cli.parser import choose_language
 from precision_debug.events import Stage, to_plain_event
-from precision_debug.reasons import say
-from precision_debug.records import Culprit, Explanation
+from precision_debug.reasons import as_reason, say
+from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.words import measure_text_width, wrap_text
 
@@ -181,13 +181,31 @@ def test_where_nothing_is_wrong_the_first_screen_is_short(monkeypatch: pytest.Mo
     assert calm.first_mismatch is None
     for language in ("en", "zh"):
         lines = printed(calm, monkeypatch, 400, language, terminal=False).splitlines()
-        assert len(lines) <= 8
+        assert len(lines) <= 6
         assert sum(len(line.split()) for line in lines) <= 110
         assert not any("note number" in line for line in lines)
     assert sum("note number" in line.text.en for line in summary.format_summary(calm)) == 6, (
         "without a report all is said"
     )
     assert "note number 0" in printed(explained(), monkeypatch, 400, "en", terminal=False) or not explained().notes
+
+
+@pytest.mark.parametrize("shape", ["many outputs", "three reasons", "padded", "one of either"])
+def test_what_is_healthy_takes_six_lines_whatever_was_left_out(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    """Its outputs, why tensors were not compared, and notes are told by the report; what has to be minded is not."""
+    many = 30 if shape == "many outputs" else 2
+    rows = [make_row(number, 1e-5, is_output=number >= 40 - many) for number in range(40)]
+    for number, reason in enumerate(("fused", "hidden", "of another kind")[: 3 if shape != "many outputs" else 0]):
+        left = dataclasses.replace(rows[number], status=Status.NOT_COMPARED, reason=as_reason(reason), comparison=None)
+        rows[number] = left
+    padded = say("output_padding", name="y", axis=1, count=8, of_target=True)
+    notes = ("a note", *([padded] if shape in ("padded", "one of either") else []))
+    calm = dataclasses.replace(make_report(0), rows=tuple(rows), notes=notes, scores={}, scored=0)
+    for language in ("en", "zh"):
+        said = printed(calm, monkeypatch, 400, language, terminal=False)
+        assert len(said.splitlines()) <= 6
+        assert ("y has 8 more" in said or "多出 8 个" in said) == (padded in notes)
+        assert "hidden" not in said
 
 
 def test_a_single_tensor_and_identical_outputs_are_said_as_they_are() -> None:

@@ -19,7 +19,7 @@ from ..report.lead import lead_sentences
 from ..report.model import Report, Verdict
 from ..report.next_step import FIX, NEXT, PASTE, PROGRAM
 from ..report.summary import STATUS_NAME, VERDICT_NAME, describe_shares, name_worst_order
-from ..report.tokens import WHO, describe_tokens
+from ..report.tokens import describe_tokens
 from ..report.values import is_newly_broken
 from ..report.words import explain_reason, measure_text_width, wrap_text
 from ..safety.untrusted import make_visible
@@ -111,22 +111,30 @@ def _is_nothing_wrong(report: Report) -> bool:
 
 
 def _passing_lines(report: Report) -> Iterator[Line]:
-    """Yield the sentence, the verdict, what was compared, an output, what users asked for, and where the rest is."""
+    """Yield the sentence, which has the worst output, the verdict, what was compared, what users asked for, and where
+    the rest is: six lines with a report and its inputs, where nobody asked for more. What has to be minded takes the
+    place of the tensors' counts, whose share stands in what it rests on."""
     answer = list(_answer_lines(report))
     yield from answer[:2]
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
-    yield next(_coverage_lines(report))
+    tensors = next(_coverage_lines(report))
     notes, inside = list(_note_lines(report)), list(_failure_lines(report))
     asked, wider = list(_note_lines(report, _SECOND_OPINION)), [line for line in notes if line.label == _MIND]
     told = inside if report.first_mismatch is not None else []
-    left = [line for line in (*answer[2:], *notes, *told) if line.label.en and line not in (*asked, *wider)]
+    outcome = list(_outcome_lines(report))
+    flips = report.tokens is not None and any(one.flips for one in report.tokens.sequences)
+    scores = [line for line in outcome if line.label.en == "on the answer" or (flips and line.label.en == "tokens")]
+    further = [line for line in outcome if line.label.en != " " and line not in scores]
+    if wider:
+        further.append(tensors)
+    else:
+        yield tensors
+    left = [line for line in (*answer[2:], *notes, *told, *further) if line.label.en and line not in (*asked, *wider)]
     yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report, WEIGHTIEST, further=len(left)))
     yield from wider
     if not told:
         yield from inside
-    outcome = list(_outcome_lines(report))
-    finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
-    yield from (line for line in outcome if line not in finals[1:] and line.label.en != WHO)
+    yield from scores
     yield from asked
 
 

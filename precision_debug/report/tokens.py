@@ -12,16 +12,12 @@ from .words import count, format_count, format_figure
 
 __all__ = [
     "TOKEN_COLUMNS",
-    "WHO",
     "describe_tokens",
     "find_first_beyond",
     "iterate_token_values",
     "make_effect_sections",
     "make_token_section",
 ]
-
-WHO = "who moves it"
-"""The label of the line that names an operator."""
 
 _MOST = 64
 """Sequences that a summary lists; the JSON has all."""
@@ -51,7 +47,7 @@ def describe_tokens(report: Report) -> Iterator[tuple[Text, Text]]:
         )
         yield Text("first beyond", "首个超限"), said
     if report.token_effects is not None and (moved := _most_moved_text(tokens, report.token_effects)) is not None:
-        yield Text(WHO, "由谁造成"), moved
+        yield Text("who moves it", "由谁造成"), moved
 
 
 def _overall_text(tokens: Tokens) -> Text:

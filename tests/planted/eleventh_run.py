@@ -1,7 +1,7 @@
 """A blind batch, one command a case: ``python tests/planted/eleventh_run.py FOLDER [BATCH] [WORD …]``.
 
 Judged are the exit status, who is named first and whoever else, the cause, whether a fix is offered where one is due,
-whether the facts of the label are told, and whether a first screen without a finding has at most 8 lines. What was
+whether the facts of the label are told, and whether a first screen without a finding has at most 6 lines. What was
 printed, the JSON report and both sides' outputs stay in FOLDER/NAME.
 """
 
@@ -54,7 +54,7 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
     right["facts"] = all(re.search(one, printed, re.IGNORECASE) for one in case.facts) if case.facts else None
     progress = "precision_debug: "  # of a loaded machine
     lines = [one for one in printed.splitlines() if one.strip() and not one.startswith(progress)]
-    right["screen"] = None if case.who or status else len(lines) <= 8
+    right["screen"] = None if case.who or status else len(lines) <= 6
     right["verdict"], right["named"] = summary["verdict"], list(zip(names, causes, strict=True))
     right["told"] = printed.splitlines()[0] if printed else ""
     return right
