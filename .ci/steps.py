@@ -128,10 +128,11 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
             [ -z "$PRECISION_DEBUG_VLLM_PYTHON" ] || {gives_way} -m pytest -q --durations=25 \\
                 tests/test_vllm.py tests/test_vllm_contract.py --outcomes="{vllm}"
         """),
+        # and what README's command leaves out as long (tests/long.txt);
         # in the second clone all modules are compiled, and the assertions of most tests rewritten
         Step(name="tests with frameworks", clone="second", cores=2, outcomes=full,
              after=[frameworks, second], script=f"""
-            {python} -m pytest -q {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
+            {python} -m pytest -q -m "not slow" {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
         """),
         Step(name="promised tests", clone="", after=["slow tests", "tests with frameworks"], script=f"""
             {sys.executable} tests/promised.py "{bare}" "{full}" "{slow}"

@@ -64,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from attack.case import patience
 
         config.option.timeout = patience(float(config.getini("timeout")))
+    if config.args_source is pytest.Config.ArgsSource.ARGS:  # of files that are named, the long ones too
+        config.option.markexpr = config.option.markexpr.removesuffix(" and not long")
     outcomes.pytest_configure(config)
     _BEGUN_WITH.update(fixed(os.environ))
     approval.configure(config)
@@ -102,6 +104,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    outcomes.mark_long(items)
     outcomes.without_passed(config, items)
     place = {name: number for number, name in enumerate(LONGEST)}
     if hasattr(config, "workerinput"):  # in the order that all workers share

@@ -2,21 +2,23 @@
 
 One line a test: its outcome (passed, failed, skipped, no hardware), a tab, its id; a module that skips as a whole is
 one line. A failure's line goes on with a tab and how it begins. What only some machines have, a test declares
-(``@pytest.mark.hardware("avx512_bf16")``) and is left out elsewhere: no promise that every machine must keep.
+(``@pytest.mark.hardware("avx512_bf16")``) and is left out elsewhere: no promise that every machine must keep. What
+long.txt names has the mark ``long``, which a plain run leaves out.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 __all__ = [
-    "HARDWARE", "passed_whole", "pytest_addoption", "pytest_configure", "pytest_runtest_setup", "read",
-    "without_passed",
+    "HARDWARE", "LONG", "list_long", "mark_long", "passed_whole", "pytest_addoption", "pytest_configure",
+    "pytest_runtest_setup", "read", "without_passed",
 ]  # fmt: skip
 
 _WORSE = ("passed", "no hardware", "skipped", "failed")
@@ -61,6 +63,27 @@ def _list_needs(item: pytest.Item) -> list[str]:
     """Return what a test declares, and what the list has for it."""
     found = [mark.args[0] for mark in item.iter_markers("hardware")]
     return found + ([_list_needed()[item.nodeid]] if item.nodeid in _list_needed() else [])
+
+
+LONG = Path(__file__).with_name("long.txt")
+
+
+@cache
+def list_long() -> Mapping[str, int]:
+    """How ids of long tests begin, to how many of them stay."""
+    lines = (line.split(" ", 1) for line in LONG.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
+    return {begins: int(stay) for stay, begins in lines}
+
+
+def mark_long(items: Iterable[pytest.Item]) -> None:
+    """Mark what the list names, but for the first of each line."""
+    begins, seen = tuple(list_long()), Counter[str]()
+    for item in items:
+        if item.nodeid.startswith(begins):
+            line = next(one for one in begins if item.nodeid.startswith(one))
+            seen[line] += 1
+            if seen[line] > list_long()[line]:
+                item.add_marker("long")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -117,8 +140,10 @@ def passed_whole(config: pytest.Config, path: Path) -> bool:
     if not (given := config.getoption("--passed-in")) or path.suffix != ".py":
         return False
     if path.is_relative_to(config.rootpath):
-        outcomes = _by_file(Path(given)).get(path.relative_to(config.rootpath).as_posix(), set())
-        return outcomes == {"passed"} and "installed" not in path.read_text(encoding="utf-8")
+        name = path.relative_to(config.rootpath).as_posix()
+        if any(begins.startswith(f"{name}::") for begins in list_long()):  # which that run may have left out
+            return False
+        return _by_file(Path(given)).get(name) == {"passed"} and "installed" not in path.read_text(encoding="utf-8")
     return False
 
 

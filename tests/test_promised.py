@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from outcomes import read
+from outcomes import list_long, read
 from promised import broken, promised
 
 TESTS = """
@@ -27,18 +28,21 @@ def test_bfloat16(): assert {right!r}, "it begins so"
 
 def run(
     folder: Path, name: str, *arguments: str, module: str = "", second: str = "", has: str = "avx512_bf16",
-    hardware: str = "avx512_bf16", right: bool = True,
+    hardware: str = "avx512_bf16", right: bool = True, long: str = "",
 ) -> dict[str, str]:  # fmt: skip
     """Outcomes of a pytest of its own, with this checkout's options, on a CPU that has one flag."""
     (folder / "conftest.py").write_text(
         "import outcomes\nfrom outcomes import pytest_addoption, pytest_configure, pytest_runtest_setup\n"
+        "from pathlib import Path\noutcomes.LONG = Path('long.txt')\n"
         f"outcomes._flags_of_the_cpu = lambda: {{{has!r}}}\n"
-        "def pytest_collection_modifyitems(config, items):\n    outcomes.without_passed(config, items)\n"
+        "def pytest_collection_modifyitems(config, items):\n"
+        "    outcomes.mark_long(items)\n    outcomes.without_passed(config, items)\n"
         "def pytest_ignore_collect(collection_path, config):\n"
         "    return outcomes.passed_whole(config, collection_path) or None\n"
     )
     (folder / "test_y.py").write_text("open('imported', 'a').write('.')\ndef test_one(): pass\n")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  installed: x\n  hardware: x\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  installed: x\n  hardware: x\n  long: x\n")
+    (folder / "long.txt").write_text(long)
     (folder / "test_x.py").write_text(TESTS.format(module=module, second=second, hardware=hardware, right=right))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--outcomes={name}", *arguments],
@@ -98,3 +102,23 @@ def test_what_is_promised_is_in_the_tree(root: Path) -> None:
         path, _, test = name.partition("::")
         text = (root / path).read_text(encoding="utf-8")
         assert not test or f"def {test.partition('[')[0]}(" in text or "backend_contract" in text, name
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
+def test_what_was_left_out_as_long_runs_with_the_frameworks(more: tuple[str, ...], tmp_path: Path) -> None:
+    """Also of a file of which all else has passed."""
+    some, other = "test_x.py::test_some", "test_y.py::test_one"
+    long = f"# a note\n1 {some}\n0 {other}\n"
+    bare = run(tmp_path, "bare", "-m", "not long", *more, long=long)
+    assert f"{some}[1]" in bare
+    assert not {f"{some}[2]", other} & bare.keys()
+    full = run(tmp_path, "full", "--passed-in=bare", *more, long=long)
+    assert full == {f"{some}[2]": "passed", other: "passed", "test_x.py::test_both": "passed"}
+
+
+@pytest.mark.quick
+def test_what_is_long_exists() -> None:
+    for begins in list_long():
+        name, _, test = begins.partition("::")
+        code = (Path(__file__).parent.parent / name).read_text(encoding="utf-8")
+        assert re.search(rf"^def {test.partition('[')[0]}\(", code, re.MULTILINE), begins
