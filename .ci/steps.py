@@ -86,6 +86,7 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
     """All of them. work: an empty folder; tests: what pytest runs, everything where there are none."""
     only = " ".join(tests)
     python = shlex.quote(str(work / "third" / ".venv" / "bin" / "python"))  # with frameworks
+    made = f'{sys.executable} "{work}/third/.venv" "{work}/compiled" {FRAMEWORKS}'
     gives_way = f"nice -n 5 {python}"  # to the tests that run beside it
     bare, full, slow, vllm = (work / f"{name}.txt" for name in ("bare", "frameworks", "slow", "vllm"))
     # What passed bare is not run again; without the bare run's list, everything is.
@@ -93,8 +94,8 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
     frameworks, second = "environment with frameworks", "README's second command, bare"
     return [
         Step(name=frameworks, clone="third", cores=0, script=f"""
-            {sys.executable} -m venv .venv
-            .venv/bin/python -m pip install -q -e '.[test]' {FRAMEWORKS}
+            .ci/frameworks {made}
+            .venv/bin/python -m pip install -q --no-deps -e .
             .venv/bin/python -m pip check
         """),
         # it waits for packages longer than it computes, and nothing waits for it
@@ -133,6 +134,7 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         Step(name="tests with frameworks", clone="second", cores=2, outcomes=full,
              after=[frameworks, second], script=f"""
             {python} -m pytest -q -m "not slow" {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
+            .ci/frameworks --keep {made}
         """),
         Step(name="promised tests", clone="", after=["slow tests", "tests with frameworks"], script=f"""
             {sys.executable} tests/promised.py "{bare}" "{full}" "{slow}"

@@ -18,6 +18,7 @@ import onnx
 import onnxruntime
 import pytest
 from approval import begins_approved, holds_approved
+from attack.case import patience
 from planted.onnx_faults import CASES, Graph, tokens
 from precision_debug_onnxruntime.keep import OrtKeep
 
@@ -193,13 +194,13 @@ def test_a_killed_search_goes_on_and_repeats_at_most_one_set(root: Path, tmp_pat
         [sys.executable, "-m", "precision_debug", *command],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    for _ in range(3000):
+    for _ in range(int(patience(60) / 0.02)):
         if len(lines_of(evaluations, "evaluated")) >= 2 or run.poll() is not None:
             break
         time.sleep(0.02)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    for _ in range(3000):  # the worker notices, and leaves its locks
+    for _ in range(int(patience(60) / 0.02)):  # the worker notices, and leaves its locks
         if not list(tmp_path.glob(".precision_debug-*")):
             break
         time.sleep(0.02)
