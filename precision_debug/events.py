@@ -43,7 +43,6 @@ __all__ = [
     "Inputs",
     "IntroducedErrors",
     "KeepFound",
-    "Kept",
     "Layers",
     "Leftover",
     "Note",
@@ -306,7 +305,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Trying:
-    """A search is about to run a set; see products.search, as of the next two."""
+    """A search is about to run a set; see products.search, as of the next one."""
 
     event: ClassVar[str] = "trying"
     key: str
@@ -321,16 +320,6 @@ class Evaluated:
     event: ClassVar[str] = "evaluated"
     key: str
     evaluation: Evaluation
-    check: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """Something else that a search keeps under a name: plain values. check: see ``Evaluated``."""
-
-    event: ClassVar[str] = "told"
-    key: str
-    value: Any
     check: str = ""
 
 
@@ -392,7 +381,7 @@ Event = (
     Start | Stage | EngineProgress | Plan | SideOpened | Tensors | Paired | Selected | Inputs | Saved | Leftover
     | RowDone | SideDone | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained
     | KeepFound | FixFound | PortraitMade | TokensFound | TokenEffectsFound | PairKept | SamplesFound | ShardDone
-    | Tried | Trying | Evaluated | Kept | Failure | End
+    | Tried | Trying | Evaluated | Failure | End
 )  # fmt: skip
 
 _BEGIN = re.compile(rb'\{"event": "(\w+)"')

@@ -885,7 +885,7 @@ def test_who_reads_what_is_out_of_range_and_is_so_itself_is_kept(
 @pytest.mark.parametrize(
     ("kind", "further", "behind", "again"),
     [
-        ("Relu", "Add", 0.041, True), ("Relu", "Add", 0.039, False),  # _GROWN
+        ("Relu", "Add", 0.041, True), ("Relu", "Add", 0.039, False),  # SEVERAL
         ("Add", "Add", 0.041, False),  # it computes: what it adds is its own
         ("Relu", "Gather", 0.041, True), ("Gather", "Gather", 0.01, False),
     ],

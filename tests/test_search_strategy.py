@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from precision_debug import numbers
-from precision_debug.records import Explanation, Introduced, Row, Status, TensorMeta, Tolerance
+from precision_debug.records import Culprit, Explanation, Introduced, Row, Status, TensorMeta, Tolerance
 from precision_debug.search.oracle import JudgedSet, Oracle
 from precision_debug.search.ranking import Group, rank_groups
 from precision_debug.search.strategy import FoundSet, find_predicted, make_smaller, minimise
@@ -282,6 +282,36 @@ def test_what_stays_out_of_range_is_kept_up_to_where_it_is_divided() -> None:
     found, oracle = searched(units, error, groups)
     assert found.kept == frozenset(range(5, 15))
     assert oracle.evaluations <= 10 + 5
+
+
+def measured(meta: TensorMeta, error: float, size: float = 1.0, **own: float) -> Row:
+    base = np.full(4, size, np.float32)
+    introduced = Introduced(name=meta.name, method="isolated", elements=4, **own) if own else None
+    return Row(index=0, op_type=meta.op_type, name=meta.name, status=Status.PASS, introduced=introduced,
+               is_output=meta.is_output, comparison=numbers.compare(base, base * np.float32(1 + error), Tolerance()))
+
+
+def test_an_error_of_many_is_followed_backwards_along_what_was_measured() -> None:
+    """An operator keeps what it added, one that was not run alone nothing; the shares add up to 1."""
+    a, b, c, y = (
+        TensorMeta(name=name, op_type=kind, node=name, dtype="float32", inputs=reads, is_output=name == "y")
+        for name, kind, reads in (
+            ("a", "MatMul", ()), ("b", "MatMul", ("a",)), ("c", "Conv", ()), ("y", "Add", ("b", "c"))
+        )
+    )  # fmt: skip
+    units = Units([a, b, c, y], lambda meta: meta.node)
+    rows = [
+        measured(a, 0.3, rel_l2=0.3, inherited=0.0), measured(b, 0.3), measured(c, 0.03, 10.0, rel_l2=0.03),
+        measured(y, 0.5, rel_l2=0.4, inherited=0.3),
+    ]  # fmt: skip
+    groups = rank_groups(units, rows, None, follows=True)
+    shares = {group.tensor: group.share for group in groups if group.share}
+    assert shares == {
+        "y": pytest.approx(0.64, rel=1e-3), "a": pytest.approx(0.18, rel=1e-3), "c": pytest.approx(0.18, rel=1e-3)
+    }  # fmt: skip
+    culprit = Culprit(name="c", node="c", op_types=("Conv",), cause="rounding", at="y", share=1.0)
+    known = Explanation(state="culprits", culprits=(culprit,), budget={"c": 1.0})
+    assert rank_groups(units, rows, known, follows=True) == rank_groups(units, rows, known)
 
 
 def test_the_best_trade_gives_most_for_what_it_keeps() -> None:

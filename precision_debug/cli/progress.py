@@ -26,8 +26,7 @@ EVERY = 60.0
 NEWS = 10.0
 """Seconds after a line in which a new stage is not reported there: a short run says nothing."""
 _AFTER_THE_ROWS = frozenset({
-    "stage_explaining", "stage_second_opinion", "stage_trying_fixes", "stage_trying_set", "stage_attributing",
-    "stage_writing",
+    "stage_explaining", "stage_second_opinion", "stage_trying_fixes", "stage_trying_set", "stage_writing",
 })  # fmt: skip
 """Stages in which no row is added: how many there are says nothing of how far they are."""
 

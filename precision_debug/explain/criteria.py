@@ -26,7 +26,9 @@ of the error at an output, about what whoever is out of bounds before it makes t
 
 SEVERAL = 4.0
 """Several times: an error that grows by more behind an operator is enlarged by it; one that grows by a fourth as much
-as the most is enlarged as well; a channel that makes several times what any other tensor does is to blame; and a set
+as the most is enlarged as well, and what is given to one in which it grows so is kept too; numbers several times as
+large as what is left when one is subtracted from the other are nearly equal, and those that differ by less than several
+spacings of a type may become one; a channel that makes several times what any other tensor does is to blame; and a set
 that keeps several times fewer operators than what is offered is told beside it."""
 
 STRONG = SEVERAL * FAR

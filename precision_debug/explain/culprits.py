@@ -44,9 +44,6 @@ _MOST = 64
 _CARRIED = 4
 """Tensors between an author and its amplifier up to which each is named."""
 
-_GROWN = 4.0
-"""Times that an error grows in one operator from which on what it was given is kept too."""
-
 _REGION = 8
 """Operators of a fused region up to which each is named."""
 
@@ -103,7 +100,7 @@ def _grows(subject: Subject, name: str) -> bool:
         current = waiting.pop()
         error = compute_finite_l2(subject.row_of[current]) or 0.0
         for reader in subject.readers.get(current, ()):
-            if error and (compute_finite_l2(subject.row_of[reader]) or 0.0) > _GROWN * error:
+            if error and (compute_finite_l2(subject.row_of[reader]) or 0.0) > SEVERAL * error:
                 return True
             if reader not in seen and _chooses(subject, reader):
                 seen.add(reader)

@@ -17,7 +17,7 @@ from ..pairing.align import strip_iteration
 from ..protocols import keeps_own
 from ..records import Comparison, Culprit, TensorMeta
 from .casts import list_tensors_on_the_way
-from .criteria import FAR, HALF, STRONG
+from .criteria import FAR, HALF, SEVERAL, STRONG
 from .effects import Sink, squares_of
 from .introduced import WAITING, Alone, KeptTensors, replay_operators
 from .operator_facts import find_acting_type, operators_of, types_of
@@ -33,14 +33,6 @@ __all__ = ["find_amplifying", "find_drifting", "find_merged_operand"]
 #
 # Two nearly equal numbers, each of which many operators have rounded, are the example: whose rounding it was is a
 # matter of chance, and that they are subtracted is not.
-
-_LARGER = 4.0
-"""Times that what an operator subtracts is larger than its result from which on the numbers are nearly equal."""
-
-
-_OF_SPREAD = 0.25
-"""Spacing beside the standard deviation of a tensor from which on it is looked at whether numbers become one."""
-
 
 def find_amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
     """Return the first operator before failing outputs that amplifies ordinary rounding beyond any bound. It adds no
@@ -89,7 +81,7 @@ def _cause_of_growth(subject: Subject, name: str, factor: float) -> tuple[str, d
     read = [subject.row_of[one].comparison for one in subject.sources(name) if one in subject.row_of]
     largest = max((numbers.base.rms or 0.0 for numbers in read if numbers is not None), default=0.0)
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
-    if types_of(subject, name) & CANCEL and largest > _LARGER * own:
+    if types_of(subject, name) & CANCEL and largest > SEVERAL * own:
         return "cancels", {"factor": factor, "input_size": largest, "output_size": own}
     evidence = {"factor": factor, "input_size": largest, "operator": find_acting_type(subject, name)}
     return "amplifies", {**evidence, **_measure_steps_between(subject, name)}
@@ -121,7 +113,7 @@ def _merges(numbers: Comparison, dtype: str) -> bool:
     apart, _ = _measure_spacing(numbers, dtype)
     base = numbers.base
     spread = math.sqrt(max(0.0, (base.rms or 0.0) ** 2 - (base.mean or 0.0) ** 2))
-    return apart >= 1 or apart > _OF_SPREAD * spread
+    return apart >= 1 or SEVERAL * apart > spread
 
 
 def find_merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:

@@ -14,10 +14,10 @@ import numpy as np
 from ..onnx.types import shorten_floats
 from ..pairing.reordered import find_order
 from ..reasons import say
-from ..records import Culprit, Explanation
+from ..records import Culprit, Explanation, Operator
 from .subject import Subject
 
-__all__ = ["with_moved_constants"]
+__all__ = ["pair_parameters", "with_moved_constants"]
 
 Array = np.ndarray[Any, Any]
 
@@ -74,9 +74,15 @@ def _iterate_pairs(subject: Subject, name: str) -> Iterator[tuple[str, Array, Ar
         mine = baseline.operator(meta.name)
         there = row.target_name if row is not None and meta.name == name else meta.name
         theirs = target.operator(there) if target is not None else None
-        if mine is not None and theirs is not None:
-            for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=False):
-                yield key, np.asarray(first), np.asarray(second)
+        for key, _, first, second in pair_parameters(mine, theirs):
+            yield key, first, second
+
+
+def pair_parameters(mine: Operator | None, theirs: Operator | None) -> Iterator[tuple[str, str, Array, Array]]:
+    """Yield the constants of two operators in their order: both names, and both arrays; nothing where one is None."""
+    if mine is not None and theirs is not None:
+        for (key, first), (other, second) in zip(mine.parameters.items(), theirs.parameters.items(), strict=False):
+            yield key, other, np.asarray(first), np.asarray(second)
 
 
 def _index_constants(subject: Subject) -> dict[Any, list[tuple[str, str]]]:

@@ -346,9 +346,6 @@ STAGES: Mapping[str, Wording] = {
     "set_rough": Wording("calibrated once for all sets", "所有组共用一次校准"),
     "set_learnt": Wording("with inputs that the set before it missed", "加入上一组未能通过的输入"),
     "set_for_trade": Wording("for the table of error against number kept", "用于保留数量与误差的对照表"),
-    "stage_attributing": Wording(
-        "tracing the error back through the operators", "沿算子反向追踪误差"
-    ),
     "stage_comparing": Wording("{mode}: comparing", "{mode}：对比中"),
     "stage_timing": Wording("{mode}: timing", "{mode}：测速中"),
     "stage_handing_over": Wording("writing: {title}", "移交：{title}"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PrecisionDebugError
+from ..explain.moved import pair_parameters
 from ..numbers.arrays import as_array
 from ..pairing.align import Alignment
 from ..pairing.recut import Cut, Joined, Listing, Part, Recut, find_padding, find_recut, may_be_recut
@@ -145,9 +146,7 @@ def _iterate_constants(
     if base.session.replacer is None or target.session.replacer is None:
         return
     ours, theirs = base.session.replacer.operator(base_name), target.session.replacer.operator(name)
-    if ours is not None and theirs is not None:
-        for first, (key, second) in zip(ours.parameters.values(), theirs.parameters.items(), strict=False):
-            yield key, np.asarray(first), np.asarray(second)
+    yield from ((key, first, second) for _, key, first, second in pair_parameters(ours, theirs))
 
 
 def _list_alone(

@@ -18,7 +18,7 @@ from ..protocols import TF32_OFF
 from .oracle import JudgedSet, Oracle, Spent
 from .ranking import Group
 from .strategy import FoundSet
-from .units import Units
+from .units import Units, find_reached
 
 __all__ = ["find_smallest_along", "grow_along_data", "search_along_data"]
 
@@ -41,9 +41,11 @@ _SAME = 0.1
 def grow_along_data(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
     """Return larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
     after = _map_readers(units)
-    stream = _find_reached(culprits or start, after, lambda unit: not _multiplies(units, unit)) | start
-    blocks = units.above(stream).union(*(after.get(unit, frozenset()) for unit in stream))
-    onward = _find_reached(culprits or start, after, lambda _unit: True) | blocks
+    begin = frozenset(culprits or start)
+    reached = find_reached(begin, after.__getitem__, lambda unit: not _multiplies(units, unit))
+    stream = start.union(begin, (unit for unit in reached if not _multiplies(units, unit)))
+    blocks = units.above(stream).union(*(after[unit] for unit in stream if unit in after))
+    onward = blocks.union(begin, find_reached(begin, after.__getitem__, lambda _unit: True))
     return [step for step in dict.fromkeys((start, stream, blocks, onward)) if step]
 
 
@@ -139,19 +141,6 @@ def _map_readers(units: Units) -> dict[int, frozenset[int]]:
         number: frozenset().union(*(units.readers.get(meta.name, frozenset()) for meta in unit.metas)) - {number}
         for number, unit in enumerate(units.units)
     }
-
-
-def _find_reached(
-    begin: Collection[int], after: dict[int, frozenset[int]], passes: Callable[[int], bool]
-) -> frozenset[int]:  # fmt: skip
-    """Return what is read from some units on, through those that pass."""
-    found, waiting = set(begin), list(begin)
-    while waiting:
-        for unit in after.get(waiting.pop(), frozenset()):
-            if unit not in found and passes(unit):
-                found.add(unit)
-                waiting.append(unit)
-    return frozenset(found)
 
 
 def _multiplies(units: Units, unit: int) -> bool:

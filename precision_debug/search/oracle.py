@@ -63,18 +63,17 @@ class Oracle:
         """Let at most so many sets be run from here on."""
         self._runs = min(self._runs, len(self.asked) + more)
 
-    def aiming(self, error: float) -> Oracle:
-        """Return one that knows what this one does, of which every set holds that helps and leaves no more than this.
-
-        So a set that does not reach the aim is made smaller as one that does."""
-        other = copy.copy(self)
-        other.limit = other._aim = error
-        return other
-
     def aiming_at(self, best: frozenset[int]) -> Oracle:
-        """Return one by which a part of a set that was judged holds where it does as well."""
+        """Return one by which a part of a set that was judged holds where it does as well.
+
+        Of one that does not pass it knows what this one does, and every set holds that helps and leaves no more than
+        about that: so a set that does not reach the aim is made smaller as one that does."""
         judged = self.asked[best]
-        return self if judged.passes else self.aiming(LITTLE * judged.error)
+        if judged.passes:
+            return self
+        other = copy.copy(self)
+        other.limit = other._aim = LITTLE * judged.error
+        return other
 
     def judge(self, kept: Iterable[int]) -> JudgedSet:
         """Raises Spent."""

@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..explain.operators import CANCEL, JOIN, plain_type
 from ..reasons.causes import CAUSES
 from ..records import Explanation, Row, Status
 from .fix import KeptUnit
-from .units import Units
+from .units import NOT_KEPT, Units
 
 __all__ = ["Group", "describe_kept_units", "rank_groups"]
 
@@ -38,20 +39,19 @@ class Group:
 
 
 def rank_groups(
-    units: Units, rows: Sequence[Row], explanation: Explanation | None, shares: Mapping[str, float] | None = None,
-    kept: frozenset[int] = frozenset(),
+    units: Units, rows: Sequence[Row], explanation: Explanation | None, kept: frozenset[int] = frozenset(), *,
+    follows: bool = False,
 ) -> list[Group]:  # fmt: skip
     """Rank groups of units by how likely they are to be needed; every unit is in one of them.
 
     kept: units that are kept already: where an output is still not finite, what they give may overflow on the edge to a
-    reader that is not kept.
-
-    shares: of the squared error, as they add up (see products.search.attribution); without them the effects of single
-    operators."""
+    reader that is not kept. follows: of an error without culprits the shares that add up, not single effects."""
     row_of = {row.name: row for row in rows}
     broken = any(row.is_output and row.non_finite for row in rows)
     beyond_fp16 = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
-    budget = _share_budget(explanation, shares)
+    budget = dict(explanation.budget) if explanation is not None else {}
+    if follows and (explanation is None or not explanation.culprits):
+        budget = _follow_backwards(units, row_of, explanation.at if explanation is not None else "") or budget
     found = {group.tensor: group for group in _group_culprits(units, row_of, explanation, budget)}
     for name in beyond_fp16 if broken else ():
         if units.of(name) in kept:
@@ -74,12 +74,49 @@ def rank_groups(
     return [*groups, *_group_unranked(units, groups)]
 
 
-def _share_budget(explanation: Explanation | None, shares: Mapping[str, float] | None) -> dict[str, float]:
-    """Return the share of the squared error by tensor: as they add up, unless a culprit was found, whose effect is then
-    known."""
-    if shares and not (explanation is not None and explanation.culprits):
-        return {name: share for name, share in shares.items() if share > _LEAST}
-    return dict(explanation.budget) if explanation is not None else {}
+def _follow_backwards(units: Units, row_of: Mapping[str, Row], at: str) -> dict[str, float]:
+    """Return the share of the squared error at one output ("": of all) that each tensor's operator introduced itself.
+
+    Followed backwards, an operator keeps of its result's error what it added, beside what it makes of its inputs';
+    these share the rest by their own errors: of what is added or joined in its size, else relative to theirs."""
+    errors_of = {name: row.relative_l2 for name, row in row_of.items() if row.relative_l2 is not None}
+    square = {name: error**2 for name, error in errors_of.items() if math.isfinite(error)}
+    for meta in units.tensors:  # what was fused away has the error of what it is made from
+        square.setdefault(meta.name, max((square.get(source, 0.0) for source in meta.inputs), default=0.0))
+    outputs = [name for name, row in row_of.items() if row.is_output and row.comparison is not None]
+    ends = [at] if at in outputs else outputs
+    carried, shares = dict.fromkeys(ends, 1.0 / max(1, len(ends))), dict[str, float]()
+    for meta in reversed(units.tensors):
+        left = carried.get(meta.name, 0.0)
+        own = left * _find_own_part(row_of.get(meta.name)) if meta.op_type not in NOT_KEPT else 0.0
+        shares |= {meta.name: own} if own > _LEAST else {}
+        errors = {source: square[source] for source in meta.inputs if square.get(source)}
+        sizes = {source: _energy_of(row_of.get(source)) for source in errors}
+        if plain_type(meta.op_type) in CANCEL | JOIN and all(sizes.values()):
+            errors = {source: error * sizes[source] for source, error in errors.items()}
+        for source, error in errors.items():
+            carried[source] = carried.get(source, 0.0) + (left - own) * error / sum(errors.values())
+    return shares
+
+
+def _find_own_part(row: Row | None) -> float:
+    """Return which part of its result's squared error an operator added; 0 of one that was not run alone, as inside of
+    a region."""
+    known = row.introduced if row is not None else None
+    if row is None or known is None or known.rel_l2 is None or not math.isfinite(known.rel_l2):
+        return 0.0
+    own, inherited, whole = known.rel_l2**2, known.inherited, row.relative_l2
+    if inherited is None or not math.isfinite(inherited):
+        came = max(0.0, whole**2 - own) if whole is not None and math.isfinite(whole) else 0.0
+    else:
+        came = inherited**2
+    return own / (own + came) if own else 0.0
+
+
+def _energy_of(row: Row | None) -> float:
+    """Return the sum of the squares of a tensor's numbers; 0 where it is not known."""
+    base = row.comparison.base if row is not None and row.comparison is not None else None
+    return 0.0 if base is None or base.rms is None else base.rms**2 * base.elements
 
 
 def _has_made_non_finite(row: Row | None) -> bool:

@@ -10,6 +10,7 @@ R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for removing parts and halvi
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -149,14 +150,12 @@ def find_predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, t
     groups, goal, kept = tuple(rank(frozenset())), _PREDICTED, frozenset[int]()
     with contextlib.suppress(Spent):
         for _ in range(_LONGER):
-            certain = [group for group in groups if group.certain and not group.units <= kept]
-            more = certain or _predict_groups(oracle, kept, groups, goal)
-            if not more:
+            more = _predict_steps(oracle, kept, groups, goal)[-1]
+            if more == kept:
                 break
-            kept = kept.union(*(group.units for group in more))
+            kept, goal = more, goal * _PREDICTED
             if oracle.holds(kept):
                 return kept, groups
-            goal *= _PREDICTED
     return None, groups
 
 
@@ -188,15 +187,13 @@ def _find_enough(
     for turn in range(_TURNS):
         groups = rank(kept)
         seen += groups
-        certain = [group for group in groups if group.certain and not group.units <= kept]
-        alone = certain or not groups or groups[0].share >= _MAIN
+        alone = _list_certain(groups, kept) or not groups or groups[0].share >= _MAIN
         goal, tried = _PREDICTED, kept
         for _ in range(1 if alone else _LONGER):
-            more = certain or _predict_groups(oracle, kept, groups, goal)
-            steps = list(itertools.accumulate((group.units for group in more), frozenset.union, initial=kept))
+            steps = _predict_steps(oracle, kept, groups, goal)
             if steps[-1] == tried:
                 break
-            tried = steps[-1]
+            tried, goal = steps[-1], goal * _PREDICTED
             oracle.expect([tried, oracle.all])
             if oracle.holds(tried):
                 return steps, seen
@@ -210,13 +207,22 @@ def _find_enough(
                     oracle.leave_out(tried)
                     if oracle.holds(tried):
                         return [tried - oracle.left_out], seen
-            goal *= _PREDICTED
         if tried == kept:
             break
         kept = tried
     if not oracle.holds(oracle.all):
         return [], seen
     return [_find_prefix(oracle, kept, groups)], seen
+
+
+def _predict_steps(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], goal: float) -> Steps:
+    """Return larger and larger sets, from what is kept to what is predicted to be enough; goal: see _predict_groups."""
+    more = _list_certain(groups, kept) or _predict_groups(oracle, kept, groups, goal)
+    return list(itertools.accumulate((group.units for group in more), frozenset.union, initial=kept))
+
+
+def _list_certain(groups: Sequence[Group], kept: frozenset[int]) -> list[Group]:
+    return [group for group in groups if group.certain and not group.units <= kept]
 
 
 def _find_part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> frozenset[int]:
@@ -272,14 +278,7 @@ def _find_prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) 
     oracle.expect(useful[count - 1] for count in doubled)
     while not oracle.holds(useful[good - 1]):
         bad, good = good, min(len(useful), 2 * good)
-    while good - bad > 1:
-        middle = (good + bad) // 2
-        oracle.expect(useful[place - 1] for place in _iterate_middles(bad, good))
-        if oracle.holds(useful[middle - 1]):
-            good = middle
-        else:
-            bad = middle
-    return useful[good - 1]
+    return _find_shortest(oracle, useful[bad:good], oracle.holds)
 
 
 def _iterate_middles(bad: int, good: int) -> Iterator[int]:
@@ -287,7 +286,7 @@ def _iterate_middles(bad: int, good: int) -> Iterator[int]:
     waiting = [(bad, good)]
     while waiting:
         low, high = waiting.pop(0)
-        if high - low > 1:
+        if abs(high - low) > 1:
             middle = (low + high) // 2
             yield middle
             waiting += [(low, middle), (middle, high)]
@@ -354,15 +353,22 @@ def _reduce_set(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Gro
 
 def _find_shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
     """Return the first of growing sets that is enough, as far as bisection tells; the last one is."""
-    bad, good = -1, len(steps) - 1
-    while good - bad > 1:
+    return steps[_bisect(oracle, -1, len(steps) - 1, steps.__getitem__, enough)]
+
+
+def _bisect(
+    oracle: Oracle, bad: int, good: int, set_at: Callable[[int], frozenset[int]],
+    enough: Callable[[frozenset[int]], bool],
+) -> int:  # fmt: skip
+    """Return the place of a set that is enough beside one that is not, which bisection between two places tells."""
+    while abs(good - bad) > 1:
         middle = (good + bad) // 2
-        oracle.expect(steps[place] for place in _iterate_middles(bad, good))
-        if enough(steps[middle]):
+        oracle.expect(set_at(place) for place in _iterate_middles(bad, good))
+        if enough(set_at(middle)):
             good = middle
         else:
             bad = middle
-    return steps[good]
+    return good
 
 
 def _order_by_need(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
@@ -384,16 +390,14 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
             return needed
         if near and oracle.holds(needed | near):
             rest = [unit for unit in rest if unit in near]
-        good, bad = 0, len(rest)  # of the least likely, how many can be dropped
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            oracle.expect(needed.union(rest[place:]) for place in _iterate_middles(good, bad))
-            if oracle.holds(needed.union(rest[middle:])):
-                good = middle
-            else:
-                bad = middle
+        place = functools.partial(_keep_from, needed, rest)  # of the least likely, how many can be dropped
+        good = _bisect(oracle, len(rest), 0, place, oracle.holds)
         needed, rest = needed | {rest[good]}, rest[good + 1 :]
     return needed
+
+
+def _keep_from(needed: frozenset[int], rest: Sequence[int], place: int) -> frozenset[int]:
+    return needed.union(rest[place:])
 
 
 def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from ..explain.operators import MOVE, plain_type
 from ..records import TensorMeta
 
-__all__ = ["NOT_KEPT", "Unit", "Units"]
+__all__ = ["NOT_KEPT", "Unit", "Units", "find_reached"]
+
+_T = TypeVar("_T")
 
 NOT_KEPT = frozenset({"Input", "Constant", "Output"})
 """Types of what no operator makes."""
@@ -57,7 +60,7 @@ class Units:
 
         tensors: the baseline's, in execution order. key_of: the backend's name of what is kept; "" nothing. switches:
         keys of what is set for a whole engine; they come last, and make no tensor."""
-        self._tensors = tensors
+        self.tensors = tensors
         grouped: dict[str, list[TensorMeta]] = {}
         home: dict[str, str] = {}  # tensor to key of its unit
         moved: dict[str, list[str]] = {}
@@ -111,7 +114,7 @@ class Units:
     def readers(self) -> Mapping[str, frozenset[int]]:
         """For each tensor, the units that read it."""
         found: dict[str, set[int]] = {}
-        for meta in self._tensors:
+        for meta in self.tensors:
             unit = self._of.get(meta.name)
             if unit is not None:
                 for source in meta.inputs:
@@ -139,27 +142,13 @@ class Units:
 
     def into(self, tensor: str, gone: Collection[str]) -> frozenset[int]:
         """Return the units of tensors that a tensor is made from, back to those that are not gone."""
-        found, waiting = set[int](), [tensor]
-        seen = {tensor}
-        while waiting:
-            for source in self._inputs.get(waiting.pop(), ()):
-                if source in gone and source not in seen:
-                    seen.add(source)
-                    waiting.append(source)
-                    found |= {self._of[source]} if source in self._of else set()
-        return frozenset(found)
+        reached = find_reached([tensor], self._sources_of, lambda source: source in gone)
+        return frozenset(self._of[source] for source in reached if source in gone and source in self._of)
 
     def _above(self, tensor: str) -> frozenset[int]:
         """Return the nearest units that a tensor is made from."""
-        found, seen, waiting = set[int](), {tensor}, [tensor]
-        while waiting:
-            for source in self._inputs.get(waiting.pop(), ()):
-                if source in self._of:
-                    found.add(self._of[source])
-                elif source not in seen:
-                    seen.add(source)
-                    waiting.append(source)
-        return frozenset(found)
+        reached = find_reached([tensor], self._sources_of, lambda source: source not in self._of)
+        return frozenset(self._of[source] for source in reached if source in self._of)
 
     def above(self, units: Collection[int]) -> frozenset[int]:
         """These units, and those that make what they read."""
@@ -168,9 +157,12 @@ class Units:
         further = [self._above(source) for source, own in found.items() if own is None]
         return frozenset(units).union((own for own in found.values() if own is not None), *further)
 
+    def _sources_of(self, tensor: str) -> Sequence[str]:
+        return self._inputs.get(tensor, ())
+
     @cached_property
     def _inputs(self) -> Mapping[str, Sequence[str]]:
-        return {meta.name: meta.inputs for meta in self._tensors}
+        return {meta.name: meta.inputs for meta in self.tensors}
 
     @cached_property
     def neighbours(self) -> Mapping[int, frozenset[int]]:
@@ -217,3 +209,13 @@ class Units:
             if own is not None and any((reader in chosen) != (own in chosen) for reader in readers):
                 count += 1
         return count
+
+
+def find_reached(begin: Iterable[_T], next_of: Callable[[_T], Iterable[_T]], passes: Callable[[_T], bool]) -> set[_T]:
+    """Return what comes after some, one after the other; nothing is reached through what does not pass."""
+    found, waiting = set[_T](), list(begin)
+    while waiting:
+        fresh = {one for one in next_of(waiting.pop()) if one not in found}
+        found |= fresh
+        waiting += filter(passes, fresh)
+    return found

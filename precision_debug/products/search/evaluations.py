@@ -11,11 +11,9 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
-from ...codec import encode
 from ...errors import OutputError, RecordingError
-from ...events import Evaluated, Event, Kept, Trying, to_plain_event
+from ...events import Evaluated, Event, Trying, to_plain_event
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...run.content import digest_command, digest_contents, digest_named, digest_value
@@ -36,8 +34,6 @@ __all__ = [
     "make_search_key",
     "note_crash",
 ]  # fmt: skip
-
-_E = TypeVar("_E", Evaluated, Kept)
 
 BEGIN_ANEW = "remove it to start over"
 
@@ -76,7 +72,7 @@ class Evaluations:
         """Open the file of evaluations, and read those that are there. key: of the search that they belong to."""
         self.path, self.key = path, key
         self.again = 0
-        self._known: dict[str, Evaluated | Kept] = {}
+        self._known: dict[str, Evaluated] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             if not _is_ours(path):
@@ -85,13 +81,13 @@ class Evaluations:
                 )  # fmt: skip
             _mend(path)
             try:
-                for event in read_events(path, Evaluated, Kept):
-                    if isinstance(event, (Evaluated, Kept)) and event.check:  # without it, it is an older version's
+                for event in read_events(path, Evaluated):
+                    if isinstance(event, Evaluated) and event.check:  # without it, it is an older version's
                         if event.check != _sum(event):
-                            raise self.damaged("a line is not as it was written")
+                            raise self._damaged("a line is not as it was written")
                         self._known[event.key] = event
             except RecordingError as error:
-                raise self.damaged(error.what) from error
+                raise self._damaged(error.what) from error
         self._earlier = set(self._known)
         self._journal = Journal(path)
 
@@ -104,7 +100,7 @@ class Evaluations:
     def find(self, mode: str, kept: Sequence[str], what: str = "") -> Evaluation | None:
         """Return what is known of a set."""
         event = self._known.get(self._key(mode, kept, what))
-        if not isinstance(event, Evaluated):
+        if event is None:
             return None
         self.again += event.key in self._earlier
         self._earlier.discard(event.key)
@@ -124,19 +120,13 @@ class Evaluations:
         self._known[key] = _check_event(Evaluated(key=key, evaluation=evaluation))
         self._journal.write(self._known[key])
 
-    def damaged(self, why: str) -> OutputError:
-        """Return what to raise where something that was kept is not what this version keeps."""
+    def path_of_comparison(self, mode: str, kept: Sequence[str]) -> Path:
+        """Return where the comparison with a set kept is remembered."""
+        return self.path.with_name(f"comparison-{self._key(mode, kept, 'ranking')}.jsonl")
+
+    def _damaged(self, why: str) -> OutputError:
         what = f"the journal of an earlier search is damaged ({why})"
         return OutputError(what, where=str(self.path), hint=BEGIN_ANEW)
-
-    def recall(self, what: str, kept: Sequence[str] = ()) -> Any:
-        """Something else that was kept under a name; None where nothing was."""
-        event = self._known.get(self._key("", kept, what))
-        return event.value if isinstance(event, Kept) else None
-
-    def keep(self, what: str, value: Any, kept: Sequence[str] = ()) -> None:
-        """Keep plain values under a name."""
-        self._journal.write(_check_event(Kept(key=self._key("", kept, what), value=encode(value))))
 
     def _key(self, mode: str, kept: Sequence[str], what: str) -> str:
         return digest_value([self.key, what, mode, sorted(kept)])
@@ -158,11 +148,11 @@ def note_crash(path: Path, text: str) -> bool:
     return True
 
 
-def _check_event(event: _E) -> _E:
+def _check_event(event: Evaluated) -> Evaluated:
     return dataclasses.replace(event, check=_sum(event))
 
 
-def _sum(event: Evaluated | Kept) -> str:
+def _sum(event: Evaluated) -> str:
     """Of all else that a line says."""
     return digest_value({**to_plain_event(event), "check": ""})
 
@@ -171,7 +161,7 @@ def _is_ours(path: Path) -> bool:
     """Return whether a file begins as a journal of evaluations does, or has nothing in it."""
     with path.open("rb") as file:
         first = file.read(4096)
-    known = (Trying, Evaluated, Kept)
+    known = (Trying, Evaluated)
     return not first or any(first.startswith(f'{{"event": "{kind.event}"'.encode()[: len(first)]) for kind in known)
 
 

@@ -17,8 +17,7 @@ from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
-from ...run import pipeline
-from ...run.content import digest_feeds, digest_weights, list_unknown_reads, report_of_journal
+from ...run.content import digest_feeds, digest_weights, list_unknown_reads
 from ...run.criterion import Criterion, Sample, choose_save_setting, list_parts, with_drop
 from ...run.inputs import load_feeds
 from ...run.journal import Journal, read_events
@@ -35,7 +34,6 @@ from ...search.strategy import FoundSet, find_predicted, minimise
 from ...search.units import Units
 from ...settings.options import Workers
 from .evaluations import (
-    BEGIN_ANEW,
     HELD_OUT,
     JOINED,
     ROUGH,
@@ -48,7 +46,7 @@ from .evaluations import (
 )
 from .hand_over import hand_over
 from .prefetch import Prefetcher, Setup, make_pool
-from .ranked import Ranker
+from .ranked import Ranker, compare_once
 from .trade import find_trade_points, run_prefixes
 from .unseen import Unseen
 
@@ -170,14 +168,9 @@ class _Search:
     def _compared(self) -> Report:
         """Return the comparison with nothing kept; of an earlier search its journal."""
         kept = Path(self.asked.folder, f"comparison-{self.known.key}.jsonl")
-        if not kept.exists():
-            fresh = self._room("comparison") / kept.name  # which goes with the run's folder, however that ends
-            with Journal(fresh) as journal:
-                pipeline.execute(self.spec, journal, folder=self._room("comparison"), fixes=False)
-            shutil.move(fresh, kept)
-        else:
+        if kept.exists():
             self.notes.append(say("comparison_known"))
-        report = report_of_journal(kept, hint=BEGIN_ANEW)
+        report = compare_once(self.spec, kept, self._room("comparison"))
         for event in read_events(kept):
             self.journal.write(event)
         inputs = self._room("comparison") / "inputs.npz"
@@ -297,9 +290,8 @@ class _Search:
 
     def _ranked(self, mode: str, keep: Keep, first: Report | None) -> Ranker:
         ranker = Ranker(
-            spec=self.spec, mode=mode, keep=keep, units=self.units, known=self.known, journal=self.journal,
-            folder=self.folder, baseline=self.baseline, sample=self.samples[0],
-            calibrating=self.feed_set.for_target().calibrating, level=self.level, marks=self.marks, first=first,
+            spec=self.spec, mode=mode, keep=keep, units=self.units, known=self.known,
+            folder=self.folder, level=self.level, marks=self.marks, first=first,
         )  # fmt: skip
         self.rankers.append(ranker)
         return ranker

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping
 
 from ...errors import PrecisionDebugError
@@ -74,10 +76,5 @@ def _choose_sets(oracle: Oracle, found: FoundSet, best: Kept) -> Mapping[Kept, s
 
 def _list_prefixes(found: FoundSet) -> list[Kept]:
     """1, 2, 4, … groups of the ranking."""
-    kept: Kept = frozenset()
-    prefixes = []
-    for count, group in enumerate(found.groups, 1):
-        kept |= group.units
-        if count & (count - 1) == 0:
-            prefixes.append(kept)
-    return prefixes
+    prefixes: list[Kept] = list(itertools.accumulate((group.units for group in found.groups), operator.or_))
+    return [prefixes[2**power - 1] for power in range(len(prefixes).bit_length())]
