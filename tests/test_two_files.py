@@ -414,3 +414,16 @@ def test_floats_are_told_as_their_author_wrote_them(case: str, told: tuple[Any, 
     evidence = report.explanation.culprits[0].evidence
     assert evidence["base"] == (told[0] if isinstance(told[0], str) else pytest.approx(told[0]))
     assert str(evidence["target"]).split(",")[0] == told[1]
+
+
+def test_a_constant_of_an_operator_that_the_engine_writes_otherwise_is_told(tmp_path: Path) -> None:
+    """OpenVINO has a Transpose in the place of the LSTM's result; both files have the LSTM, reading the same."""
+    pytest.importorskip("openvino", reason="the target runs in OpenVINO")
+    made, base, feeds = next(one for one in LOST if one.name == "bias_of_keras_in_both_halves").make(tmp_path)
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="ov_opt", baseline="ort_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.cause, only.evidence["name"], only.evidence["base"]) == ("files_differ", "b (LSTM h)", 0.0)
+    assert only.evidence["left"] < 1e-5

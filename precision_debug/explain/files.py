@@ -65,7 +65,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         if mine is None or theirs is None:
             continue
         # inside a fused region equal names do not tell that the operators are the same
-        if row is not None or (mine.op_type == theirs.op_type and _is_same_place(subject, meta, name)):
+        if row is not None or (mine.op_type == theirs.op_type and _is_same_place(subject, meta, name, held)):
             parts.append((meta, row, held, mine, theirs))
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
@@ -334,11 +334,11 @@ def _reads_the_same(subject: Subject, meta: TensorMeta) -> bool:
     return there is None or tuple(subject.partner.get(name, name) for name in there.inputs) == meta.inputs
 
 
-def _is_same_place(subject: Subject, meta: TensorMeta, name: str) -> bool:
+def _is_same_place(subject: Subject, meta: TensorMeta, name: str, held: tuple[Operator, Operator] | None) -> bool:
     """Return whether the target's operator of the same name stands where this one of a region does: of one that reads
-    constants alone its readers in the region tell, which must read the same beside it."""
+    constants alone its readers in the region tell, which must read the same beside it. held: as both files have it."""
     if meta.inputs:
-        return _reads_the_same(subject, meta)
+        return _reads_the_same(subject, meta) or bool(held and held[0].reads and held[0].reads == held[1].reads)
     readers = [one for one in subject.region_of.get(name, ()) if meta.name in one.inputs]
     return not readers or any(_reads_the_same(subject, one) for one in readers)
 

@@ -328,7 +328,25 @@ def _undo_channel(case: Case, evidence: Evidence) -> Array | float | None:
     if plain is None or got is None or best is None:
         rounding = _measure_by_slices(values, one, axis)
         return _measure_by_slices(values, two, axis) / rounding if rounding else None
-    return _measure_energy_left(case.own, _size_of_error(got - plain), _size_of_error(best - plain))
+    sizes = [case.own, _size_of_error(got - plain), _size_of_error(best - plain)]
+    if _stays_in_its_slice(case, source, values, evidence):  # a token's, or a sample's: what the others lose is theirs
+        results = (case.wrong, case.exact + (got - plain), case.exact + (best - plain))
+        sizes = [_measure_by_slices(case.exact, other, axis) for other in results]
+    return _measure_energy_left(*sizes)
+
+
+def _stays_in_its_slice(case: Case, source: str, values: Array, evidence: Evidence) -> bool:
+    """Return whether what an operator makes of one slice of what it reads is one slice of its result, along the same
+    axis: it is computed once more with that slice doubled."""
+    axis, doubled = evidence["axis"], np.array(values)
+    place: list[Any] = [slice(None)] * values.ndim
+    place[axis] = evidence["channel"]
+    doubled[tuple(place)] *= 2
+    plain, other = case.again({source: values}), case.again({source: doubled})
+    if plain is None or other is None or plain.ndim != values.ndim or plain.shape[axis] != values.shape[axis]:
+        return False
+    moved = np.any(plain != other, axis=tuple(a for a in range(plain.ndim) if a != axis))
+    return bool(moved[evidence["channel"]]) and int(moved.sum()) == 1
 
 
 def _measure_energy_left(whole: float, before: float, after: float) -> float | None:

@@ -22,6 +22,8 @@ from planted.onnx_faults import Array, Graph, _body, _info
 from planted.onnx_further import ints, k
 from planted.twelfth.case import COARSE, DIFFER, Build, Thread, graph, labelled
 
+# After the first run: what is rounded or runs before what a label named (a ray's inputs, a Scan's first step, what
+# OpenVINO joins an LSTM with), and the next layer's bias, whose scale is that of what it reads.
 CASES: list[Thread] = []
 
 case, pair = (functools.partial(one, cases=CASES) for one in (fourteenth_onnx.case, fourteenth_onnx.pair))
@@ -147,7 +149,7 @@ def direction_that_was_dropped(g: Graph) -> Sequence[str]:
     return _tagged("reverse", False)(g)
 
 
-@pair(_tagged("forward", True), "h", mode="ov_opt", facts=[r"\bb\b"])
+@pair(_tagged("forward", True), "h flat", mode="ov_opt", facts=[r"\bb\b"])
 def bias_of_keras_in_both_halves(g: Graph) -> Sequence[str]:
     """Keras has one bias of 4 x 12; the converter put it into both halves of ONNX's B: it is added twice."""
     return _tagged("forward", False)(g)
@@ -174,7 +176,7 @@ def _scanned(backwards: int) -> Build:
     return build
 
 
-@pair(_scanned(0), "last states", facts=["scan_input_directions"],
+@pair(_scanned(0), "last states sum@0 next@0", facts=["scan_input_directions"],
       extra="last states next@0 sum@0 kept@0 seen@0 next sum kept seen")  # fmt: skip
 def scan_from_the_other_end(g: Graph) -> Sequence[str]:
     """A Scan over the steps from the last one on begins at the first."""
@@ -592,7 +594,7 @@ def recurrence_taken_apart(g: Graph) -> Sequence[str]:
 # --- float16 and bfloat16
 
 
-@case("cancellation", "ort_fp16_sim", "inside square c", ROUNDS, extra="inside square across root near y x c")
+@case("cancellation", "ort_fp16_sim", "inside square x c", ROUNDS, extra="inside square across root near y x c")
 def ray_that_grazes_a_sphere(g: Graph) -> Sequence[str]:
     """b ** 2 - c of rays that nearly miss: 30 ** 2 less 899.5, both rounded to 0.5, of which the root is taken. With
     the square and its difference in float32 0.251 becomes 0.0003, with the square alone 0.103."""
@@ -827,7 +829,7 @@ CASES += [
              make=_bytes("digits_float32", _bare), baseline="tflite_fp32", facts=["fc_fc_bias"]),
     labelled(scale_of_one_layer_a_third, "", "converter", "tflite_ref", "conv2_input_nhwc",
              f"{DIFFER} {COARSE} saturation scale", make=_bytes("digits_int8", _input_scale), baseline="tflite_ref",
-             facts=["conv2_input_nhwc"]),
+             facts=["conv2_input_nhwc"], extra="pool_input_nhwc"),
     labelled(digits_with_weights_in_eight_bits, "", "healthy", "tflite_opt", "", "", make=_hybrid),
 ]  # fmt: skip
 
