@@ -329,15 +329,15 @@ def _undo_channel(case: Case, evidence: Evidence) -> Array | float | None:
         rounding = _measure_by_slices(values, one, axis)
         return _measure_by_slices(values, two, axis) / rounding if rounding else None
     sizes = [case.own, _size_of_error(got - plain), _size_of_error(best - plain)]
-    if _stays_in_its_slice(case, source, values, evidence):  # a token's, or a sample's: what the others lose is theirs
+    if axis == 0 and _stays_in_its_slice(case, source, values, evidence):  # a sample's: what the others lose is theirs
         results = (case.wrong, case.exact + (got - plain), case.exact + (best - plain))
         sizes = [_measure_by_slices(case.exact, other, axis) for other in results]
     return _measure_energy_left(*sizes)
 
 
 def _stays_in_its_slice(case: Case, source: str, values: Array, evidence: Evidence) -> bool:
-    """Return whether what an operator makes of one slice of what it reads is one slice of its result, along the same
-    axis: it is computed once more with that slice doubled."""
+    """Return whether what an operator makes of one sample that it reads is one sample of its result: it is computed
+    once more with that one doubled. Channels come together again in a product behind it, where the large one counts."""
     axis, doubled = evidence["axis"], np.array(values)
     place: list[Any] = [slice(None)] * values.ndim
     place[axis] = evidence["channel"]
