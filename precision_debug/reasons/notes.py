@@ -218,7 +218,8 @@ NOTES: Mapping[str, Wording] = {
         "{name} 在{of_target:目标|基线}中沿轴 {axis} 多出 {count} 个：来自常量中的填充。其余部分已对比。", wider=True,
     ),
     "padding_is_largest": Wording(
-        "At {largest} of {places} places the largest number of {name} along axis {axis} is in that padding.",
+        "At {largest} of {places} {places:place|places} the largest number of {name} along axis {axis} is in that"
+        " padding.",
         "{name} 在 {places} 处中有 {largest} 处沿轴 {axis} 的最大值位于该填充中。",
         "Leave the padding out before the largest number is chosen, or give it a bias with which it never is.",
         wider=True,
