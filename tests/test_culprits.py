@@ -357,6 +357,12 @@ def test_sums_of_float32_in_another_order_are_nobodys() -> None:
     assert not is_suspicious(0.9e-5, 2.0**-24, None)
 
 
+def test_what_no_answer_passes_with_is_asked_about_however_few_bits() -> None:
+    """MOST, where one rounding of four bits is as large."""
+    assert is_suspicious(1.1 * MOST, 0.16, 0.5)
+    assert not is_suspicious(0.9 * MOST, 0.16, 0.5)
+
+
 @pytest.mark.parametrize(("unit", "error"), [(UNIT, 3 * UNIT), (2.0**-24, LEAST), (0.5, MOST)])
 def test_what_a_culprit_makes_fails_a_run_from_there(unit: float, error: float) -> None:
     assert error_worth_failing(unit) == pytest.approx(error)

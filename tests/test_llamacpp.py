@@ -111,6 +111,38 @@ def test_a_table_in_few_bits_is_named_by_its_exchange(tmp_path: Path, good: Path
     assert found[0].evidence["left"] < 1e-3
 
 
+LOUD = {
+    "blk.0.ffn_down.weight": ("blk.0.ffn_up.weight", "ffn_out-0"),
+    "blk.1.ffn_down.weight": ("blk.1.ffn_up.weight", "ffn_out-1"),
+    "output.weight": ("output_norm.weight", "result_output"),
+}
+"""A matrix, what makes some of its inputs next to nothing, and the operator that reads it."""
+
+
+@pytest.mark.parametrize("name", LOUD)
+def test_a_matrix_that_its_blocks_cannot_hold_is_named_in_four_bits(name: str, tmp_path: Path) -> None:
+    """In each block one weight takes the range; the rest of the file loses what four bits lose."""
+    before, operator = LOUD[name]
+    values = {key: one.copy() for key, one in WEIGHTS.items()}
+    values[name][:, ::32] *= 40
+    values[before][::32] *= 1e-3
+    good = gguf_files.write(tmp_path / "F32.gguf", values=values)
+    found = compare(gguf_files.write(tmp_path / "m.gguf", "Q4_0", values=values), good).explanation.culprits
+    assert [(one.name, one.cause, one.evidence["weight"]) for one in found[:1]] == [(operator, "few_bits", name)]
+    assert found[0].repaired < 0.7 * found[0].with_all
+
+
+def test_of_what_four_bits_lose_everywhere_those_are_named_that_make_half_together(tmp_path: Path, good: Path) -> None:
+    """Of 44, where no answer passes: the table, the head and two more. Five bits pass, and nobody is looked for."""
+    explanation = compare(gguf_files.write(tmp_path / "m.gguf", "Q4_0"), good).explanation
+    (found,) = [one for one in explanation.culprits if one.without is not None]
+    assert {*found.left_out} == {one.name for one in explanation.culprits}
+    assert 2 * found.without <= found.with_all
+    assert 5 * len(found.left_out) <= explanation.candidates
+    passing = compare(gguf_files.write(tmp_path / "five.gguf", "Q5_1"), good)
+    assert (passing.exit_status, passing.explanation.culprits) == (0, ())
+
+
 def test_epsilon_is_named_where_the_arithmetic_is_float32(tmp_path: Path, good: Path) -> None:
     """As deployed, keys and values in F16 lose more than an epsilon of 1e-2 changes."""
     report = compare(gguf_files.write(tmp_path / "m.gguf", eps=1e-2), good, "gguf_fp32")

@@ -14,7 +14,6 @@ from precision_debug.records import TensorMeta
 
 OPEN: dict[str, str] = {
     "attention_written_out_in_bfloat16_torch_bf16": "attention that leaves a softcap out is called too coarse",
-    "weight_that_takes_its_block_gguf_cpu": "a file in four bits is called diffuse, without an operator that was tried",
 }
 """What is known to be told wrongly, with what is wrong."""
 

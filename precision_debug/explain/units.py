@@ -182,8 +182,11 @@ def is_suspicious(error: float, unit: float, expected: float | None) -> bool:
 
     Healthy models of tests/planted reach 5 units and 2.5 times the prediction, faults begin at 3 units, or at 0.4 times
     the prediction where rounding goes through the same amplifier. So neither number decides: what one operator makes of
-    it does, which is measured (see ``culprits``). What is less than one rounding is nobody's.
+    it does, which is measured (see ``culprits``). What is less than one rounding is nobody's, unless no answer passes
+    with it, as in four bits.
     """
+    if error > MOST:  # no answer passes with it, however few bits
+        return True
     if error <= max(LOOK_LEAST, unit):
         return False
     return error > LOOK * unit or (bool(expected) and error > LOOK_TIMES * (expected or 0.0))
