@@ -588,8 +588,10 @@ def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> T
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(coarse, scales / np.where(fits > 0, fits, 1.0), 0)))
-    ends = low[worst] / scales[worst], high[worst] / scales[worst]
-    used = np.count_nonzero((ends[0] <= floats) & (floats <= ends[1])) if floats.size else round(ends[1] - ends[0])
+    ends = np.array([low[worst], high[worst]]) / scales[worst]
+    used = round(ends[1] - ends[0])
+    if floats.size:
+        used = int(np.diff(np.searchsorted(floats, ends.astype(kind).astype(np.float64)))[0])
     return "coarse_scale", {
         "from": weight, "type": kind.name, "scale": float(scales[worst]), "fits": float(fits[worst]), "steps": steps,
         "used": used,
