@@ -105,6 +105,30 @@ def test_an_average_by_attention_is_told_whose_sums_saturate(tmp_path: Path) -> 
     assert first(path, feeds, "ov_int8").cause == "saturating_sums"
 
 
+@pytest.mark.hardware("saturating_8_bit_sums")
+def test_the_same_in_a_file_that_is_quantised_blames_no_pass(tmp_path: Path) -> None:
+    """`LP_TRANSFORMS_MODE` was: without that pass nothing is computed in 8 bits. What follows may turn its sign."""
+    if find_spec("openvino") is None:
+        pytest.skip("ov_opt needs openvino")
+    drawn = np.random.default_rng(3)
+    feeds = {"x": np.zeros((2, 1, 12), np.float32), "m": drawn.uniform(-1, 1, (2, 12, 40)).astype(np.float32)}
+    held = {"as": np.float32(1 / 12 / 255), "az": np.uint8(0), "ms": np.float32(1 / 127), "mz": np.int8(0)}
+    nodes = [helper.make_node("Softmax", ["x"], ["a"], name="a", axis=-1)]
+    for name in ("a", "m"):
+        scale = [f"{name}s", f"{name}z"]
+        nodes.append(helper.make_node("QuantizeLinear", [name, *scale], [f"{name}q"], name=f"{name}q"))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}q", *scale], [f"{name}d"], name=f"{name}d"))
+    nodes += [helper.make_node("MatMul", ["ad", "md"], ["p"], name="p"), helper.make_node("Neg", ["p"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(name, 1, value.shape) for name, value in feeds.items()],
+        [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()],
+    )  # fmt: skip
+    path = tmp_path / "quantised.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert first(path, feeds, "ov_opt").cause == "saturating_sums"
+
+
 @pytest.mark.parametrize("harmful", [False, True])
 def test_tiny_numbers_of_a_weight_are_told_where_they_do_the_harm(tmp_path: Path, harmful: bool) -> None:
     """Pruned weights of 1e-10 beside terms that cancel: without them nothing changes. Others are all that there is."""

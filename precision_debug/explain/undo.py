@@ -246,10 +246,10 @@ def _add_in_16_bits(case: Case) -> tuple[Array, float] | None:
     saturate. One factor is unsigned there, by a shift where it has both signs, which a sum in 32 bits takes back."""
     read = (case.given(source) for source in case.subject.sources(case.name))
     given = [one for one in read if one is not None]
-    factors = next((pair for pair in (given, given[::-1]) if _are_factors_of(case, pair)), None)
-    if factors is None:
+    found = next(((pair, times) for pair in (given, given[::-1]) if (times := _find_multiple(case, pair))), None)
+    if found is None:
         return None
-    one, other = factors
+    (one, other), times = found
     first_is_unsigned = bool(one.min() >= 0) or bool(other.min() < 0)
     (left, unit), (right, unit_of_right) = _on_8_bits(one, first_is_unsigned), _on_8_bits(other, not first_is_unsigned)
     if not unit or not unit_of_right:
@@ -260,19 +260,23 @@ def _add_in_16_bits(case: Case) -> tuple[Array, float] | None:
         cut = np.clip(pair, np.iinfo(np.int16).min, np.iinfo(np.int16).max)
         lost += pair - cut
         beyond += int(np.count_nonzero(pair != cut))
-    return lost * unit * unit_of_right, beyond / max(lost.size * -(-one.shape[-1] // 2), 1)
+    return lost * unit * unit_of_right * times, beyond / max(lost.size * -(-one.shape[-1] // 2), 1)
 
 
-def _are_factors_of(case: Case, given: Sequence[Array]) -> bool:
-    """Return whether an operator in 8 bits is the product of these two and nothing else."""
-    if "int8" not in case.narrow or case.constants or len(given) != 2:
-        return False
+def _find_multiple(case: Case, given: Sequence[Array]) -> float:
+    """Return how many times the product of these two an operator in 8 bits is, which a scale or a sign behind it makes;
+    0 where it is more than that."""
+    if "int8" not in case.narrow or any(one.size > 1 for one in case.constants.values()) or len(given) != 2:
+        return 0.0
     one, other = given
     fit = one.ndim > 1 and other.ndim > 1 and one.shape[-1] == other.shape[-2] and one.dtype.kind == "f"
     if not fit or case.exact.size * one.shape[-1] > _MUCH_IN_PAIRS or not np.isfinite([one.sum(), other.sum()]).all():
-        return False
+        return 0.0
     product = np.matmul(one.astype(np.float64), other.astype(np.float64))
-    return product.shape == case.exact.shape and _size_of_error(product - case.exact) <= _REPRODUCED * case.own
+    if product.shape != case.exact.shape or not (size := float(np.sum(product * product))):
+        return 0.0
+    times = float(np.sum(product * case.exact)) / size
+    return times if _size_of_error(times * product - case.exact) <= _REPRODUCED * case.own else 0.0
 
 
 def _on_8_bits(values: Array, unsigned: bool) -> tuple[Array, float]:

@@ -51,6 +51,7 @@ class Cause:
     unproven: a random operator may be mistaken for it. of_many: it stands for many operators that were not seen, whose
     roundings add up, so that its size alone is no fault. enlarged: ordinary rounding that later operators make large,
     so that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a pass of the engine may.
+    of_processor: a kernel does so on this processor, so that a pass that leads to it is not at fault.
     instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
     "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
@@ -76,6 +77,7 @@ class Cause:
     of_many: bool = False
     enlarged: bool = False
     by_a_pass: bool = False
+    of_processor: bool = False
     fails: str = ""
     one_switch: bool = False
     of_parameters: bool = False

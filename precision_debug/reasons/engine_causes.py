@@ -86,6 +86,7 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
         mended=False, one_switch=True,
     ),
     "saturating_sums": Cause(
+        of_processor=True,
         en="the engine's 8-bit sums saturate on this processor", zh="引擎的 8 位求和在此处理器上饱和",
         do="Add the option, quantise the weights to 7 bits, or run it on a processor with VNNI.",
         do_zh="加上该选项，或将权重量化为 7 位，或在带 VNNI 的处理器上运行。",

@@ -53,7 +53,8 @@ def with_faulty_pass(
         return explanation
     named = explanation.culprits
     # a pass that computes the same in another order rounds elsewhere: what makes that large is not a fault of the pass
-    guilty = tuple(one for one in named if CAUSES[one.cause].is_its_own)
+    own = (one for one in named if CAUSES[one.cause].is_its_own)
+    guilty = tuple(one for one in own if not CAUSES[one.cause].of_processor)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
     unexplained = any(CAUSES[one.cause].by_a_pass for one in guilty)
