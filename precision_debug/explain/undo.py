@@ -235,17 +235,14 @@ def find_saturating_sums(case: Case) -> dict[str, Any]:
 
 
 def _undo_saturating_sums(case: Case, evidence: Evidence) -> Array | None:
-    if "pairs" not in evidence:
-        return None
-    found = _add_in_16_bits(case)
+    found = _add_in_16_bits(case) if "pairs" in evidence else None
     return None if found is None else case.wrong + found[0]
 
 
 def _add_in_16_bits(case: Case) -> tuple[Array, float] | None:
     """Return what each result loses when pairs of 8-bit products are added in 16 bits, and the part of the pairs that
     saturate. One factor is unsigned there, by a shift where it has both signs, which a sum in 32 bits takes back."""
-    read = (case.given(source) for source in case.subject.sources(case.name))
-    given = [one for one in read if one is not None]
+    given = [one for source in case.subject.sources(case.name) if (one := case.given(source)) is not None]
     found = next(((pair, times) for pair in (given, given[::-1]) if (times := _find_multiple(case, pair))), None)
     if found is None:
         return None
@@ -273,9 +270,9 @@ def _find_multiple(case: Case, given: Sequence[Array]) -> float:
     if not fit or case.exact.size * one.shape[-1] > _MUCH_IN_PAIRS or not np.isfinite([one.sum(), other.sum()]).all():
         return 0.0
     product = np.matmul(one.astype(np.float64), other.astype(np.float64))
-    if product.shape != case.exact.shape or not (size := float(np.sum(product * product))):
+    if product.shape != case.exact.shape:
         return 0.0
-    times = float(np.sum(product * case.exact)) / size
+    times = float(np.sum(product * case.exact)) / (float(np.sum(product * product)) or 1.0)
     return times if _size_of_error(times * product - case.exact) <= _REPRODUCED * case.own else 0.0
 
 
@@ -285,8 +282,7 @@ def _on_8_bits(values: Array, unsigned: bool) -> tuple[Array, float]:
     shifted = unsigned and bool(values.min(initial=0.0) < 0)
     steps = 255 if unsigned and not shifted else 127
     unit = largest / steps
-    integers = np.rint(values / unit) if unit else np.zeros(values.shape)
-    return integers + (128 if shifted else 0), unit
+    return (np.rint(values / unit) if unit else np.zeros(values.shape)) + (128 if shifted else 0), unit
 
 
 def round_to_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
