@@ -12,12 +12,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from planted.fourteenth_torch import CASES as OF_TORCH
+from planted.sixteenth_torch import CASES as NEXT
 
 import precision_debug
 from precision_debug.reasons import say
 from precision_debug.reasons.reason import as_reason
 
-CASES = {one.name: one for one in OF_TORCH}
+CASES = {one.name: one for one in (*OF_TORCH, *NEXT)}
 
 
 def first_culprit(name: str, folder: Path, *, exchanged: bool = False) -> tuple[Any, Any]:
@@ -63,3 +64,37 @@ def test_a_stretch_without_partners_is_told_from_its_first_operator(tmp_path: Pa
     places = [note.args["place"] for note in map(as_reason, report.notes) if note.code == "wrong_at"]
     assert places[0].args["operator"].split(", ")[0] == "GRU"
     assert places[0].args["operator"].endswith("Add node_y")
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_weights_that_went_through_a_narrow_type_are_told_as_rounded(kind: str, tmp_path: Path) -> None:
+    """Both sides run in float32, and every number of the target's is the baseline's rounded."""
+    file = tmp_path / "two.py"
+    file.write_text(
+        "import torch\n\n\ndef base():\n    torch.manual_seed(1)\n"
+        "    return torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)), "
+        "torch.randn(8, 16)\n\n\ndef rounded():\n    net, x = base()\n"
+        f"    return net.to(torch.{kind}).float(), x\n"
+    )
+    report = precision_debug.compare(
+        f"{file}:rounded", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:base"
+    )
+    assert report.explanation is not None
+    for culprit in report.explanation.culprits:
+        assert culprit.cause == "held_narrower"
+        assert culprit.evidence["held"] == kind
+    weights = {one.evidence["weight"] for one in report.explanation.culprits}
+    assert weights <= {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert report.explanation.culprits
+
+
+def test_what_cancels_before_an_infinite_result_is_told(tmp_path: Path) -> None:
+    """1 - p is 0 in bfloat16 and its logarithm infinite: what the sigmoid rounds is all that is left of it."""
+    _, first = first_culprit("chance_of_the_other_class", tmp_path)
+    assert (first.name, first.cause) == ("sigmoid", "cancellation")
+
+
+def test_what_is_read_several_times_is_told_once(tmp_path: Path) -> None:
+    _, first = first_culprit("program_exported_in_training", tmp_path)
+    assert first.evidence["base"] == "relu"
+    assert first.evidence["target"].endswith("of relu")

@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from planted import fifteenth_others
+from planted import fifteenth_others, sixteenth_others
 from planted.fourteenth_others import LOOPS, Loop
 from torch import nn
 from torch.nn import functional
@@ -204,7 +204,7 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
 
 def _loops_of_blind_batches() -> list[Any]:
     found = [pytest.param(one, id=one.name) for one in LOOPS]
-    for one in fifteenth_others.LOOPS:
+    for one in (*fifteenth_others.LOOPS, *sixteenth_others.LOOPS):
         found.append(pytest.param(one, id=one.name, marks=pytest.mark.slow))
     return found
 

@@ -132,7 +132,8 @@ def breaks_outputs(
     with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as values:
         _hold_target(subject, about, values)
         name, at = _find_where_it_begins(subject, first_non_finite, values, broken, work)
-    return (_make_culprit(subject, alone, name, at, first_non_finite),) if at else culprits
+    amplifier = next((culprit.amplifier for culprit in culprits if culprit.name == name), "")
+    return (_make_culprit(subject, alone, name, at, first_non_finite, amplifier),) if at else culprits
 
 
 def breaks_inside(
@@ -231,12 +232,11 @@ def _run_with_value(
     return seen if taken else {}
 
 
-def _make_culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> Culprit:
+def _make_culprit(subject: Subject, alone: Alone, name: str, at: str, first: str, amplifier: str = "") -> Culprit:
     row = subject.row_of[name]
-    told = (
-        find_cause(subject, alone, name, "", poisons=True) if name in alone.found else ("coarse", {"units": None}, ())
-    )
-    cause, evidence, keep = told
+    cause, evidence, keep = "coarse", dict[str, Any](), tuple[str, ...]()
+    if name in alone.found:
+        cause, evidence, keep = find_cause(subject, alone, name, amplifier, poisons=True)
     numbers = row.comparison
     if name == first and numbers is not None and (CAUSES[cause].unproven or CAUSES[cause].enlarged):
         nan, inf = (max(0, a - b) for a, b in (

@@ -124,6 +124,9 @@ def find_cause(
     case = _make_case(subject, alone, name, exact, wrong) if subject.two_files else None
     difference = find_file_difference(subject, name, case)
     if difference:
+        held = find_narrower_constants(subject, name) if difference["what"] == say("a_constant") else {}
+        if held and (proven := case.proven("held_narrower", held) if case is not None else held):
+            return "held_narrower", proven, (name,)
         return "files_differ", difference, (name,)
     if case is not None and (few := _cause_in_few_bits(case)):
         return (*few, (name,))

@@ -556,7 +556,7 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
         more = [meta for meta in more if "cast" in meta.op_type.lower()]
     if not more:
         return {}
-    read = ", ".join(sorted(given)) or "constants"
+    read = ", ".join(sorted({*given})) or "constants"
     told = ", ".join(f"{meta.op_type} {meta.name} ({meta.dtype})" for meta in reversed(more))
     return {"what": say("an_input"), "name": name, "base": read, "target": f"{told} of {read}"}
 

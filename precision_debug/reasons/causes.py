@@ -125,9 +125,9 @@ CAUSES: Mapping[str, Cause] = {
         do="Nothing, where this file was meant to be converted; else hold these constants in FP32.",
         do_zh="若此文件本就是转换所得，则无需处理；否则将这些常量保存为 FP32。",
         why=Wording(
-            "the target's file holds {weight} in {held}, which is off by {off} (Rel L2)"
+            "the target has {weight} rounded to {held}, which is off by {off} (Rel L2)"
             " ({count} {count:constant|constants} of it)",
-            "目标文件以 {held} 保存 {weight}，相对 L2 误差为 {off}（其中共 {count} 个常量）",
+            "目标中的 {weight} 被舍入为 {held}，相对 L2 误差为 {off}（其中共 {count} 个常量）",
         ),
         evidence={"weight": _WORD, "held": _TEXT, "off": _FIGURE, "count": _COUNT},
         sentence=Wording(
