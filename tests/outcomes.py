@@ -76,10 +76,10 @@ def list_long() -> Mapping[str, int]:
 
 
 def mark_long(items: Iterable[pytest.Item]) -> None:
-    """Mark what the list names, but for the first of each line."""
+    """Mark what the list names and is not slow, but for the first of each line."""
     begins, seen = tuple(list_long()), Counter[str]()
     for item in items:
-        if item.nodeid.startswith(begins):
+        if item.nodeid.startswith(begins) and item.get_closest_marker("slow") is None:
             line = next(one for one in begins if item.nodeid.startswith(one))
             seen[line] += 1
             if seen[line] > list_long()[line]:
