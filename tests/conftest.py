@@ -64,7 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from attack.case import patience
 
         config.option.timeout = patience(float(config.getini("timeout")))
-    if config.args_source is pytest.Config.ArgsSource.ARGS:  # of files that are named, the long ones too
+    named = config.args_source is pytest.Config.ArgsSource.ARGS and not hasattr(config, "workerinput")
+    if named:  # of files that are named, the long ones too; xdist's workers leave them out all the same
         config.option.markexpr = config.option.markexpr.removesuffix(" and not long")
     outcomes.pytest_configure(config)
     _BEGUN_WITH.update(fixed(os.environ))
