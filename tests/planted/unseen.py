@@ -4,7 +4,7 @@ Each case is one command with its default settings, in a process of its own. Jud
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
 fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth, fourteenth, fifteenth,
-sixteenth, where, or all.
+sixteenth, where, again, or all.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ BATCHES = {
     "twelfth": ("twelfth.files", "twelfth.torch_cases", "twelfth.others"),
     "thirteenth": ("thirteenth_onnx", "thirteenth_torch"),
     "where": ("where_it_hurts",),
+    "again": ("where_again",),
     "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
     "fifteenth": ("fifteenth_onnx", "fifteenth_torch", "fifteenth_others"),
     "sixteenth": ("sixteenth_onnx", "sixteenth_torch", "sixteenth_others"),
