@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from planted.onnx_faults import Graph
 
 from precision_debug import compare
 from precision_debug.cli import main
@@ -255,6 +256,51 @@ def test_what_resampling_or_the_arithmetic_explains_fails_nothing(
     found = measured(tmp_path, drops, name)
     assert code_of(found)[0] == state
     assert found.exit_status == (state == "refuted")
+
+
+def test_who_makes_a_metric_fall_is_asked_by_the_metric(tmp_path: Path) -> None:
+    """Every score is above 0.999 and 1 in bfloat16: no error names anybody, and the order is lost by the last operator.
+    What only everything brings back, each number to the bit, names nobody, and what was tried is told."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    graph = Graph(seed=12)
+    x = graph.input("x", graph.random.normal(size=(64, 16)).astype(np.float32))
+    bent = graph.op("Tanh", [graph.dense(x, 16, 32, "h", scale=0.5)], "t")
+    sure = graph.op("Add", [graph.dense(bent, 32, 1, "logit", scale=0.5), graph.weight("prior", np.float32(9))], "sure")
+    path = graph.save(tmp_path / "sure.onnx", [graph.op("Sigmoid", [sure], "y")])
+    feeds = [{"x": graph.random.normal(size=(64, 16)).astype(np.float32)} for _ in range(6)]
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n\ndef kinds(outputs, label):\n    return len(np.unique(outputs['y'])) / 64\n\n"
+        "def same(outputs, label):\n    return float((outputs['y'].ravel() == label).mean())\n\n"
+        "def fixed(outputs, label):\n    return 1.0\n"
+    )
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    np.save(tmp_path / "labels.npy", np.stack([session.run(None, one)[0].ravel() for one in feeds]))
+
+    def asked(name: str) -> Report:
+        script = f"{tmp_path / 'mine.py'}:{name}"
+        return compare(path, run_mode="ort_bf16_sim", inputs=feeds, metric=script, metric_drop="0.05",
+                       labels=str(tmp_path / "labels.npy"))  # fmt: skip
+
+    found = asked("kinds")
+    assert found.explanation is not None
+    [culprit] = found.explanation.culprits
+    assert (culprit.name in {"sure", "y"}, culprit.cause) == (True, "metric_lost")
+    assert found.to_keep is not None
+    assert {*found.to_keep.keys} <= {"node_sure", "node_y"}, "few are kept, and who rounds the scores is one"
+    assert "node_y" in found.to_keep.keys
+    assert found.exit_status == 1
+    said = [one.en for one in lead_sentences(found)]
+    assert "`kinds`" in said[0]
+    assert culprit.evidence["after"] <= 0.05
+    lost = asked("same")
+    assert lost.explanation is not None
+    assert not lost.explanation.culprits
+    assert lost.to_keep is not None
+    assert lost.to_keep.tried is not None
+    assert (lost.to_keep.tried.state, lost.to_keep.tried.metric) == ("none", "same")
+    assert "`same`" in lead_sentences(lost)[1].en, "what was tried"
+    held = asked("fixed")
+    assert (held.exit_status, held.to_keep) == (0, None), "it does not fall"
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,11 @@ def test_a_search_that_gives_up_most_of_int8_says_so(tmp_path: Path) -> None:
     assert said[0].zh.startswith("须放弃大部分 INT8：将 8 个算子中的 7 个")
     said = fix_sentences(dataclasses.replace(report, fix=dataclasses.replace(given_up, still=was)))
     assert said[0].en.startswith("Keep 7 of 8")
+    none = dataclasses.replace(still, low=0)
+    said = fix_sentences(dataclasses.replace(report, fix=dataclasses.replace(given_up, still=none, kept=kept[:1])))
+    assert begins_approved(said[0].en, 2)
+    assert said[0].zh.startswith("须放弃全部 INT8：将 8 个算子中的 1 个")
+    assert any("nothing is left in INT8" in one.en for one in said)
     unseen = Executed(low=0, of=16, precision="FP16")  # a region that names no kernel: nobody knows what runs in it
     few = dataclasses.replace(given_up, kept=kept[:2], was=unseen, still=unseen)
     said = fix_sentences(dataclasses.replace(report, fix=few))
@@ -432,6 +437,8 @@ def test_of_what_is_offered_each_name_is_needed() -> None:
     assert answering(("134", 0.05), ("13", 0.097), movers=2).find(named).keys == ("n1", "n3")
     moved = answering(("123", 0.05), movers=2).find(named).keys
     assert moved == ("n1", "n2", "n3"), "what moves them is needed here"
+    joined = answering(("2", 0.05), movers=2).find([Culprit(name="n2", node="", op_types=("Concat",), cause="coarse")])
+    assert joined.keys == ("n2",), "what moves them is all that is needed here"
     once = answering(("1", 0.05), most=1)
     once.oracle = once._asked_by(1)
     assert len(once.find(named).keys) > 1, "one run of a model that takes long is all there is"

@@ -46,7 +46,8 @@ class Model:
     """A chain of operators in a low precision, each of which can be kept; how often which set of them was run.
 
     error: of a session of its own; rough: of one that the comparison's calibration serves. low: how many operators run
-    low with these kept. refused: keys with which the engine does not run.
+    low with these kept; named: which, told by the tensors that each makes. refused: keys with which the engine does not
+    run.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Model:
         rough: Error | None = None, low: Callable[[int], int] | None = None, refused: str = "",
         unit: str = "operator", key_of: Callable[[int], str] = "n{}".format, slower: float | None = None,
         kind_of: Callable[[int], str] = lambda _number: "Add",
+        named: Callable[[frozenset[str]], Sequence[Sequence[str]]] | None = None,
     ) -> None:  # fmt: skip
+        self.named = named
         self.error, self.rough, self.refused, self.slower = error, rough, refused, slower
         self.low = low or (lambda kept: count - kept)
         self.calibrates, self.mode = rough is not None, "a_mode"
@@ -89,8 +92,14 @@ class Model:
         return Evaluation(
             kept=tuple(keys), mode=self.mode, passes=all(held), error=worst if math.isfinite(worst) else None,
             errors=finite, held=held, slower=None if beside is None else self.slower,
-            executed=Executed(low=self.low(len(kept)), of=self.count, precision="FP16"),
+            executed=self.executed(kept),
         )  # fmt: skip
+
+    def executed(self, kept: frozenset[str] = frozenset()) -> Executed:
+        if self.named is None:
+            return Executed(low=self.low(len(kept)), of=self.count, precision="FP16")
+        names = tuple(map(tuple, self.named(kept)))
+        return Executed(low=len(names), of=self.count, precision="FP16", names=names)
 
     def finder(self, *, samples: int = 1, most: int = 12, **values: Any) -> FixFinder:
         trials: Any = self
@@ -203,6 +212,55 @@ def test_an_engine_that_leaves_the_low_precision_with_one_operator_kept_has_no_f
     found, tried = widened.fix(4)
     assert (found.keys, tried.state) == (keys(4), "mended"), "it leaves no less in it than everything kept does"
     assert tried.still == Executed(low=1, of=10, precision="FP16")
+
+
+def low_but(*ran: int, fused: int = -1, drag: int = -1) -> Callable[[frozenset[str]], list[list[str]]]:
+    """Of some operators in the low precision, those that still run in it. fused: the next one is a part of this one.
+    drag: what is kept beside this one takes it out."""
+
+    def named(kept: frozenset[str]) -> list[list[str]]:
+        made = [[f"t{one}", f"t{one + 1}"] if one == fused else [f"t{one}"] for one in ran]
+        gone = {f"t{key[1:]}" for key in kept} | ({f"t{drag}"} if kept else set())
+        return [one for one in made if gone.isdisjoint(one)]
+
+    return named
+
+
+@pytest.mark.parametrize(
+    ("named", "needed", "offered"),
+    [
+        (low_but(4), (4,), True), (low_but(2, 6, 8), (2, 6), True), (low_but(4, fused=4), (5,), True),
+        (low_but(4, 7, drag=7), (4,), False),
+        (low_but(*range(6)), range(6), False),  # more than half of all
+    ],
+)  # fmt: skip
+def test_what_alone_ran_low_is_offered_though_nothing_is_left_low(
+    named: Any, needed: Sequence[int], offered: bool
+) -> None:
+    """A Concat of an altitude and angles was all that ran in INT8, and "No fix was found". What takes another operator
+    out of the low precision is none, be it by as few."""
+    model = Model(needs(*needed), named=named)
+    found, tried = model.fix(*needed, was=model.executed())
+    assert (found.keys, tried.state) == ((keys(*needed), "mended") if offered else ((), "none"))
+    assert all(one is None or one.names is None for one in (tried.was, tried.still)), "a report lists none of them"
+
+
+def test_where_names_are_unknown_counts_decide_as_before() -> None:
+    was = Executed(low=1, of=10, precision="FP16")
+    assert Model(needs(4), low=lambda kept: 0 if kept else 1).fix(4, was=was)[1].state == "none"
+
+
+def test_a_set_that_leaves_nothing_low_is_not_offered_beside_one_that_does() -> None:
+    """Eight of twenty run low. Keeping all of them mends it, and leaves none: keeping one leaves a third."""
+
+    def error(kept: frozenset[str], _at: int) -> float:
+        return 0.0 if kept >= {*keys(*range(8))} else 0.3 * BEFORE if "n3" in kept else BEFORE
+
+    model = Model(error, count=20, named=low_but(*range(8)))
+    found, tried = model.fix(*range(8), was=model.executed())
+    assert found.keys == keys(3)
+    assert tried.still is not None
+    assert tried.still.low == 7
 
 
 def test_what_mends_the_first_input_alone_is_not_offered() -> None:

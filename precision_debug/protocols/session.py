@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import BackendError
@@ -135,12 +135,19 @@ def keeps_own(session: Session, name: str) -> bool:
 class Executed:
     """Of ``of`` operators (or fused layers) that compute on floats, ``low`` ran in the mode's low precision.
 
-    precision: the low one, as people write it ("BF16", "INT8").
+    precision: the low one, as people write it ("BF16", "INT8"). names: of each of the ``low`` operators, the source
+    model's tensors that it computes, what is fused into it included; None: not known.
     """
 
     low: int
     of: int
     precision: str
+    names: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def counts(self) -> Executed:
+        """What a report keeps of it."""
+        return replace(self, names=None)
 
 
 class PrecisionReader(Protocol):

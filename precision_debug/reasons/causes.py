@@ -683,6 +683,20 @@ CAUSES: Mapping[str, Cause] = {
         evidence={"kept": _TEXT, "before": _FIGURE, "after": _FIGURE},
         unproven=True,
     ),
+    "metric_lost": Cause(
+        gradient="below",
+        en="the user's metric falls by it", zh="用户的指标因此下降",
+        do="Keep these operators in higher precision.",
+        do_zh="将这些算子保留为更高精度。",
+        why=Wording(
+            "its error is small beside its numbers, and what `{metric}` asks hangs on it: with {kept} in FP32 on the"
+            " engine it loses {after} in place of {before}",
+            "其误差相对自身数值很小，但 `{metric}` 取决于它：在引擎上将 {kept} 保留为 FP32 后，其损失由 {before}"
+            " 变为 {after}",
+        ),
+        evidence={"kept": _TEXT, "metric": _WORD, "before": _FIGURE, "after": _FIGURE},
+        unproven=True,
+    ),
     "unfound": Cause(
         gradient="below",
         en="introduced here, cause not found", zh="误差产生于此，原因未查明",

@@ -78,8 +78,8 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
         sentences = _failing_sentences(report)
         if (tried := describe_tried(report)) is not None:
             sentences.append(tried)
-    else:
-        sentences = []
+    else:  # of no tensor that is beyond bounds: what was tried where the user's metric falls
+        sentences = [tried] if (tried := describe_tried(report)) is not None else []
     if named and (missing := _without_gradient(report)) is not None:
         sentences.insert(0, missing)  # whoever is named has to do with that
     if (unmeasured := _unmeasured_bound_sentence(report)) is not None:

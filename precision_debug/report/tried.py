@@ -75,8 +75,10 @@ def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: f
     other = kept.unit == _MODE  # then it is not in the target's mode
     of, de = (" of that update", "该更新的") if other and tried.allowed is None else ("", "")
     there, zai = ("", de) if other else (f" in {mode}", f"{mode} 的")
-    en += f" reduces the error{of} from {format_error(tried.before)} to {format_error(tried.after)}{there}"
-    zh += f"{'' if other else ' '}后，{zai}误差从 {_format_error_zh(tried.before)} 降到 {_format_error_zh(tried.after)}"
+    what = _describe_error(tried)
+    en += f" reduces {what.en}{of} from {format_error(tried.before)} to {format_error(tried.after)}{there}"
+    zh += f"{'' if other else ' '}后，{zai}{what.zh}从 {_format_error_zh(tried.before)}"
+    zh += f" 降到 {_format_error_zh(tried.after)}"
     whether = _describe_whether_passing(tried, strict=strict, of_many=of_many)
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
     low = describe_still_low(tried.was, tried.still)
@@ -121,12 +123,24 @@ def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: f
     return Text(en, zh)
 
 
+def _describe_error(tried: TriedFix) -> Text:
+    """Return what a set takes off: the error, or what the user's metric loses."""
+    if tried.metric:
+        return Text(f"what `{tried.metric}` loses", f"指标 `{tried.metric}` 的损失")
+    return Text("the error", "误差")
+
+
 def _describe_whether_passing(tried: TriedFix, *, strict: bool, of_many: float | None) -> Text:
     """Say whether the error that is left passes.
 
     strict: by the tolerance that the user gave. of_many: up to which an error is as expected that no single operator
     makes: whether one makes what is left was not asked."""
     mended = tried.state == "mended"
+    if tried.metric and tried.allowed is not None:
+        limit = format_figure(tried.allowed)
+        return Text(f", within the {limit} allowed", f"，在允许的 {limit} 以内") if mended else Text(
+            f", still more than the {limit} allowed", f"，仍超过允许的 {limit}"
+        )
     if strict:
         if mended and tried.pasted is False:
             return Text(
@@ -222,14 +236,17 @@ def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
             f"No fix was found: {own.en} leaves the error at {format_error(tried.after)}.",
             f"未找到修复：{own.zh}时误差仍为 {_format_error_zh(tried.after)}。",
         )
-    units = UNITS.get(kept.unit, UNITS["operator"])
+    units, what = UNITS.get(kept.unit, UNITS["operator"]), _describe_error(tried)
+    if tried.metric and tried.others:
+        every = count(tried.others + 1)
+        what = Text(f"on each of {every} inputs {what.en}", f" {every} 组输入上{what.zh}")
     en = (
         f"No fix was found: {format_count(tried.runs, 'set')} {were(tried.runs)} kept in FP32 and run, and none"
-        f" halves the"
-        f" error of {format_error(tried.before)} while the rest stays in low precision"
+        f" halves"
+        f" {what.en} of {format_error(tried.before)} while the rest stays in low precision"
     )
     zh = (
-        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差"
+        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把{what.zh}"
         f" {_format_error_zh(tried.before)}"
         " 降到一半以下且其余部分仍为低精度"
     )
@@ -267,7 +284,7 @@ def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
 
 def _expected_point(tried: TriedFix, point: TradePoint) -> Text:
     """That what a set left is as expected, though no half of what was; "" where it is more."""
-    if tried.allowed is None or point.error is None or point.error > tried.allowed:
+    if tried.allowed is None or point.error is None or point.error > tried.allowed or tried.metric:
         return same("")
     limit = format_figure(tried.allowed)
     return Text(f", as expected (up to {limit})", f"（符合预期，不超过 {limit}）")
@@ -277,6 +294,8 @@ def describe_giving_up(was: Executed | None, still: Executed | None, kept: int, 
     """Begin the sentence of a fix that gives up most of the low precision; "" of another."""
     if still is None or not gives_up_most(was, still, kept, of):
         return same("")
+    if was is not None and was.low and not still.low:
+        return Text(f"only by giving up all of {still.precision}: ", f"须放弃全部 {still.precision}：")
     return Text(f"only by giving up most of {still.precision}: ", f"须放弃大部分 {still.precision}：")
 
 
@@ -286,6 +305,8 @@ def describe_still_low(was: Executed | None, still: Executed | None) -> Text:
         return same("")
     low = _describe_low(still)
     en, zh = f"; {low.en} still {_run(still)} in {still.precision}", f"；仍有 {low.zh} 个算子以 {still.precision} 运行"
+    if not still.low:
+        en, zh = f"; nothing is left in {still.precision} then", f"；此时没有算子再以 {still.precision} 运行"
     if was is not None:
         en, zh = f"{en} ({count(was.low)} of {count(was.of)} before)", f"{zh}（此前为 {_describe_low(was).zh}）"
     return Text(en, zh)

@@ -17,7 +17,7 @@ from ..reasons import say
 from ..records import MetricChange, RunSpec, TensorMeta
 from .journal import Journal
 
-__all__ = ["SIDES", "Answers", "UserCompare", "UserMetric", "finish", "load_labels"]
+__all__ = ["SIDES", "Answers", "UserCompare", "UserMetric", "finish", "labels_by_sample", "load_labels"]
 
 
 # A comparison of the user's own: FILE.py:function of both runs' outputs, in place of tolerances.
@@ -193,6 +193,20 @@ def load_labels(path: str, count: int) -> Any:
     if not labels.ndim or len(labels) % count or not len(labels):
         raise InputError(f"{len(labels) if labels.ndim else 'no'} labels for {count} samples", where=path)
     return labels
+
+
+def labels_by_sample(spec: RunSpec, count: int) -> Callable[[int], Any]:
+    """Return what gives a sample's own labels, as its metric gets them; None where there are none. Raises
+    InputError."""
+    every = load_labels(spec.labels, count) if spec.labels else None
+    each = 0 if every is None else len(every) // count
+
+    def of(sample: int) -> Any:
+        if every is None:
+            return None
+        return every[sample] if each == 1 else every[sample * each : (sample + 1) * each]
+
+    return of
 
 
 class Answers:

@@ -11,6 +11,7 @@ only where it is the best trade, and says so.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
-from ..explain.criteria import HALF, SEVERAL
+from ..explain.criteria import HALF
 from ..protocols import Session
 from ..records import Culprit
 from ..search.fix import Evaluation, ToKeep, TradePoint, TriedFix
@@ -26,9 +27,9 @@ from ..search.growing import search_along_data
 from ..search.offer import (
     FixRule,
     choose_best_trade,
-    finite_or_none,
     is_large,
     is_steady,
+    list_beside,
     list_unbettered,
     runs_low,
 )
@@ -123,6 +124,7 @@ class FixFinder:
         if kept is None and self.lessened:
             kept, again = min(self.lessened.items(), key=lambda item: item[1].size)
             self.confirmed[kept], self.oracle.asked[kept] = again, self._as_judged(kept, again)
+        kept = self._alone() if kept is None else kept
         return self._nothing() if kept is None else self._with_named_next(kept)
 
     @property
@@ -232,13 +234,14 @@ class FixFinder:
     def _again_so(self, kept: Kept) -> Evaluation | None:
         """Return a set run once more in a session of its own, on the other inputs too; None where that does not give
         what it gave, or it does not help there.
-        Of few names, what only moves the numbers of a kept operator is left out if the rest does without. The one run
-        of a model that takes long is not repeated, unless it was rough: then what is not near to it is run a third
-        time."""
+        Of few names, what only moves the numbers of a kept operator is left out if the rest does without, or else is
+        all that is kept (a Concat) if that does. The one run of a model that takes long is not repeated, unless it was
+        rough: then what is not near to it is run a third time."""
         if kept not in self.confirmed:
             plain, keys = (self.keepable.units.keys(kept, movers=movers) for movers in (False, True))
             few = plain != keys and self.most >= _SMALL_WORK and len(kept) <= _FEW_NAMES
-            again = (self._run_again(kept, some) for some in ((plain, keys) if few else (keys,)))
+            parts = (plain, tuple(key for key in keys if key not in plain)) if few else ()
+            again = (self._run_again(kept, some) for some in (*parts, keys))
             once = not (self.samples[1:] or self.most > 1 or self.trials.calibrates)
             self.confirmed[kept] = self._found(kept) if once else next((one for one in again if one is not None), None)
         return self.confirmed[kept]
@@ -274,10 +277,23 @@ class FixFinder:
         leaves as many operators low as that set does is as good."""
         if self.oracle.asked[best].gives_up and runs_low(self._found(best)):
             self._floor = runs_low(self._found(best))
-            for kept, judged in [*self.oracle.asked.items()]:
-                if judged.found is not None:
-                    self.oracle.asked[kept] = self._as_judged(kept, judged.found)
+            self._judge_anew()
         return self._best() or best
+
+    def _alone(self) -> Kept | None:
+        """Return, where nothing else is to be offered, the smallest set that takes none but itself out of the low
+        precision: one Concat may be all that runs in INT8."""
+        self.rule, self.confirmed = replace(self.rule, alone=True), {}
+        self._judge_anew()
+        if best := self._best():
+            self._smaller(best, self.most)
+        return next((kept for kept in sorted(self.oracle.helping, key=self._rank_of)[:_OTHERWISE]
+                     if self._again_so(kept) is not None), None)  # fmt: skip
+
+    def _judge_anew(self) -> None:
+        for kept, judged in [*self.oracle.asked.items()]:
+            if judged.found is not None:
+                self.oracle.asked[kept] = self._as_judged(kept, judged.found)
 
     def _rank_of(self, kept: Kept) -> tuple[bool, int, float]:
         judged = self.oracle.asked[kept]
@@ -324,18 +340,9 @@ class FixFinder:
             trade=self._trade(len(kept)) if self.oracle.asked[kept].gives_up else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
-        others = tuple(self._to_keep(one, beside=False) for one in self._list_beside(kept)) if beside else ()
+        again_so = (one for one in list_beside(self.oracle.asked, kept, _OTHERWISE) if beside and self._again_so(one))
+        others = tuple(self._to_keep(one, beside=False) for one in itertools.islice(again_so, 1))
         return replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept), beside=others)
-
-    def _list_beside(self, kept: Kept) -> list[Kept]:
-        """Return what to tell of beside a set: of one that holds and keeps many, the smallest that halves the error, a
-        fourth of it or less; of one that does not hold, the smallest that does, whatever that gives up."""
-        others = [one for one, judged in self.oracle.helping.items() if judged.passes]
-        if self.oracle.asked[kept].passes:
-            few = (one for one in self.oracle.helping.items() if SEVERAL * len(one[0]) <= len(kept))
-            others = [one for one, judged in few if not judged.gives_up]
-        ordered = sorted(others, key=lambda one: (len(one), self.oracle.asked[one].error))[:_OTHERWISE]
-        return next(([one] for one in ordered if self._again_so(one) is not None), [])
 
     def _as_pasted(self, tried: TriedFix, keys: tuple[str, ...]) -> TriedFix:
         strict = self.rule.strict
@@ -360,16 +367,9 @@ class FixFinder:
             self.oracle.asked[every] = self._judged(every)
             whole = self._found(every)
         least = min((found.size for kept, found in self.seen.items() if kept != every), default=math.inf)
-        return ToKeep(
-            unit=self.keepable.keep.unit, of=len(self.keepable.every),
-            tried=TriedFix(
-                state="none", before=finite_or_none(self.rule.before[0]), after=finite_or_none(least),
-                allowed=self.rule.allowed, was=self.rule.was, runs=self.ran, trade=trade, each=self._each,
-                whole=whole.error if whole is not None else None,
-                whole_still=whole.executed if whole is not None else None,
-                whole_ran=whole is not None and bool(whole.errors), stopped=self.patience if self.stopped else None,
-            ),
-        )  # fmt: skip
+        stopped = self.patience if self.stopped else None
+        tried = self.rule.told_in_vain(least, whole, runs=self.ran, trade=trade, each=self._each, stopped=stopped)
+        return ToKeep(unit=self.keepable.keep.unit, of=len(self.keepable.every), tried=tried)
 
 
 def names_to_keep(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:

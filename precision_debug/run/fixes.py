@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import PrecisionDebugError
+from ..errors import PrecisionDebugError, UsageError
 from ..explain import Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
 from ..feeds import FeedSet
 from ..numbers.number_types import MODEL, is_narrow
 from ..protocols import InRegions
-from ..reasons import Reason, say
+from ..reasons import Reason, as_reason, say
 from ..records import Explanation, RunSpec
 from ..search.fix import ToKeep, TriedFix
 from ..search.offer import FixRule
 from ..search.ranking import rank_groups
+from .answers import labels_by_sample
 from .fix_finder import PATIENCE, PATIENT, FixFinder, names_to_keep
-from .judging import iterate_further_samples, make_judging
+from .judging import does_metric_ask, iterate_further_samples, make_judging
 from .pasted import Pasted
 from .plan import Opening
 from .refuted import note_kept_in_vain
@@ -76,7 +77,8 @@ def try_fix(
     feeds = feed_set.for_target().feeds
     opening = dataclasses.replace(_lower_target(target), comparer=None)
     precision = opening.precision or target.session.arithmetic
-    of_many = is_of_many(explanation) and is_narrow(precision) and not subject.is_step
+    by_metric = does_metric_ask(spec, explanation) and not subject.is_step
+    of_many = (is_of_many(explanation) or by_metric) and is_narrow(precision) and not subject.is_step
     found = find_keepable(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds,
         precision=precision, foreign=foreign, of_many=of_many,
@@ -96,16 +98,23 @@ def try_fix(
 
     if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
         return untried(say("fix_random", name=drawn))
-    judging = make_judging(spec, subject, explanation, opening.precision)
+    labels = labels_by_sample(spec, len(feed_set.feeds)) if by_metric else lambda _sample: None
+    try:
+        judging = make_judging(spec, subject, explanation, opening.precision, labels(sample))
+    except UsageError as error:
+        return untried(as_reason(error.what))
     if judging is None:
         return untried(say("fix_no_outputs"))
+    if by_metric and judging.passes:
+        return None
     most, work = _count_affordable_sets(spec, subject, target.opening, in_regions=regions)
     criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
-    if of_many and spec.explain != "full":
+    if of_many and not by_metric and spec.explain != "full":
         most = min(most, _OF_MANY)
     if not most:
         return untried(say("fix_large", gigabytes=work / 1e9))
-    further = tuple(iterate_further_samples(spec, base, target, criterion, feed_set, sample)) if most > 1 else ()
+    others = iterate_further_samples(spec, base, target, criterion, feed_set, sample, labels)
+    further = tuple(others if most > 1 else ())
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
@@ -113,6 +122,7 @@ def try_fix(
         before=[math.inf if error is None else error for error in errors], allowed=allowed,
         was=count_executed(opening, target.session), strict=criterion.tolerance.given,
         asked=criterion.tolerance.given and not judging.passes,
+        metric=spec.metric.rpartition(":")[2] if by_metric else "",
     )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
     calibrating = feed_set.for_target().calibrating
@@ -131,7 +141,8 @@ def try_fix(
         finder = FixFinder(
             keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
             again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,
-            pasted=None if again is None or subject.is_step or regions else lambda keys: again(kept_too(keys)),
+            pasted=None if again is None or subject.is_step or regions or by_metric
+            else lambda keys: again(kept_too(keys)),
             of_many=bound_of_many(explanation) or allowed, of_one=min(allowed,
             error_worth_failing(explanation.unit or 0.0)),
             ranking=functools.cache(lambda: rank_groups(keeps.units, subject.rows, explanation)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +20,8 @@ from ..reasons import NOTHING, Reason, say
 from ..records import Explanation, RunSpec
 from ..search.fix import ToKeep
 from ..search.request import SearchRequest
-from .criterion import Criterion, Sample, list_parts
+from ..settings.options import parse_allowed_drop
+from .criterion import Criterion, Sample, list_parts, with_drop
 from .inputs import load_feeds
 from .plan import Opening, RunPlan
 from .side import OpenSide
@@ -29,6 +30,7 @@ from .trials import run_outputs
 __all__ = [
     "Judging",
     "Pair",
+    "does_metric_ask",
     "find_step_fixes",
     "is_random",
     "iterate_further_samples",
@@ -113,8 +115,17 @@ class Judging:
     error: float
 
 
-def make_judging(spec: RunSpec, subject: Subject, explanation: Explanation | None, precision: str) -> Judging | None:
-    """None where not every output is there on both sides. precision: the target's."""
+def does_metric_ask(spec: RunSpec, explanation: Explanation | None) -> bool:
+    """Return whether a metric of the user's is to say who is named: it has a bound, and nobody's error names anyone."""
+    nobody = explanation is None or not explanation.culprits
+    return bool(spec.metric and spec.metric_drop) and not spec.tolerance.given and nobody
+
+
+def make_judging(
+    spec: RunSpec, subject: Subject, explanation: Explanation | None, precision: str, labels: Any = None
+) -> Judging | None:
+    """None where not every output is there on both sides. precision: the target's. labels: of the sample, for the
+    user's metric, where that asks. Raises UsageError of a metric that needs all samples at once."""
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
     allowed, bounds = bound_of(explanation, precision), {}
     step = find_step_fixes(subject)
@@ -122,10 +133,15 @@ def make_judging(spec: RunSpec, subject: Subject, explanation: Explanation | Non
         pairs = {name: pairs[name] for name in step.list_wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
         allowed = step.largest_telling_bound(bounds.values(), allowed)
-    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds, list_parts(subject.rows))
     first = Sample(
-        feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copy_values(subject.outputs, pairs)
-    )
+        feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copy_values(subject.outputs, pairs),
+        labels=labels,
+    )  # fmt: skip
+    asked = SearchRequest()
+    if does_metric_ask(spec, explanation):
+        asked = with_drop(SearchRequest(on=spec.metric, drop=spec.metric_drop), [*pairs], [first])
+        allowed = parse_allowed_drop(asked.drop)[0]
+    criterion = Criterion.of(asked, spec.tolerance, pairs, allowed, bounds, list_parts(subject.rows))
     got = _copy_values(subject.target_outputs, pairs.values())
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return None
@@ -134,25 +150,30 @@ def make_judging(spec: RunSpec, subject: Subject, explanation: Explanation | Non
 
 
 def iterate_further_samples(
-    spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, feed_set: FeedSet, sample: int
-) -> Iterator[tuple[Sample, float | None]]:
-    """Further samples, each with its error where nothing is kept; up to the first that a session refuses."""
+    spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, feed_set: FeedSet, sample: int,
+    labels: Callable[[int], Any] = lambda _sample: None,
+) -> Iterator[tuple[Sample, float | None]]:  # fmt: skip
+    """Further samples, each with its error where nothing is kept; up to the first that a session refuses. labels: of a
+    sample of the feeds, where a metric judges: then inputs that have none are left out."""
+    if criterion.metric is not None and len(feed_set.feeds) < 2:
+        return
     with contextlib.suppress(PrecisionDebugError):
-        for fed in _make_other_inputs(spec, base, target, feed_set, sample):
+        for number, fed in _make_other_inputs(spec, base, target, feed_set, sample):
             values = run_outputs(base.session, fed[0], base.opening.label)
-            other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
+            other = Sample(feeds=fed[0], target_feeds=fed[1], values=values, labels=labels(number))
             yield other, criterion.judge(other, run_outputs(target.session, fed[1], target.opening.label))[1]
 
 
 def _make_other_inputs(
     spec: RunSpec, base: OpenSide, target: OpenSide, feed_set: FeedSet, sample: int
-) -> Sequence[tuple[Feeds, Feeds]]:
-    """Further inputs, for both sides: the user's own, or other random ones where they are random."""
+) -> Sequence[tuple[int, tuple[Feeds, Feeds]]]:
+    """Further inputs, for both sides: the user's own, or other random ones where they are random; each numbered."""
     if len(feed_set.feeds) > 1:
         theirs = feed_set.for_target().feeds
         numbers = [number for number in range(min(len(feed_set.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
-        return [(feed_set.feeds[number], theirs[number]) for number in numbers]
-    return make_held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
+        return [(number, (feed_set.feeds[number], theirs[number])) for number in numbers]
+    made = make_held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0]
+    return list(enumerate(made[:_OTHERS]))
 
 
 def _copy_values(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -69,11 +69,11 @@ def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject:
     """Return the explanation with a culprit that was found by its repair, or None.
 
     Where nobody was named although keeping a few operators on the engine brings the error within bounds, or one alone
-    takes two thirds of it; None elsewhere.
+    takes two thirds of it; or what the user's metric loses. None elsewhere.
 
     One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up."""
     tried = kept.tried if kept is not None else None
-    if kept is None or tried is None or explanation.state != "diffuse":
+    if kept is None or tried is None or (explanation.state != "diffuse" and not tried.metric):
         return None
     one = tried.state == "lessened" and len(kept.keys) == 1
     if tried.before is None or tried.after is None or not (tried.state == "mended" or one):
@@ -89,11 +89,11 @@ def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject:
         return None
     name = max(names, key=lambda one: explanation.budget.get(one, 0.0))  # the first of those that make as much
     own = subject.meta_of[name]
-    evidence = {
-        "kept": ", ".join(f"`{one}`" for one in names), "before": tried.before, "after": tried.after,
-    }  # fmt: skip
+    told = {"kept": ", ".join(f"`{one}`" for one in names), "before": tried.before, "after": tried.after}
+    evidence = {**told, "metric": tried.metric} if tried.metric else told
+    cause = "metric_lost" if tried.metric else "found_by_repair"
     culprit = Culprit(
-        name=name, node=own.node, op_types=(own.op_type,), cause="found_by_repair", evidence=evidence,
+        name=name, node=own.node, op_types=(own.op_type,), cause=cause, evidence=evidence,
         confidence="repaired", at=explanation.at, keep=tuple(names),
     )  # fmt: skip
     return replace(explanation, state="culprits", culprits=(culprit,), overlap=None, passes=False)

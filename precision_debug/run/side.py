@@ -60,8 +60,15 @@ def count_executed(opening: Opening, session: Session) -> Executed | None:
     for meta in session.tensors:
         if _computes(meta):
             computed.setdefault(meta.node or meta.name, []).append(meta)
-    low = sum(_is_low_operator(metas, narrow) for metas in computed.values())
-    return Executed(low=low, of=len(computed), precision=narrow.short) if computed else None
+    each = [metas for metas in computed.values() if _is_low_operator(metas, narrow)]
+    names = tuple(tuple(dict.fromkeys(name for meta in metas for name in _list_made(meta))) for metas in each)
+    return Executed(low=len(each), of=len(computed), precision=narrow.short, names=names) if computed else None
+
+
+def _list_made(meta: TensorMeta) -> tuple[str, ...]:
+    """Return the source model's tensors that are computed with one of a session's: itself, and what is fused into
+    it."""
+    return meta.origin or meta.name, *meta.absorbs
 
 
 def doubt_not_run(opening: Opening, session: Session) -> Doubt | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..protocols import Executed
@@ -50,6 +50,11 @@ class Evaluation:
     obeyed: tuple[str, ...] = ()
     executed: Executed | None = None
     slower: float | None = None
+
+    @property
+    def told(self) -> Evaluation:
+        """What a journal's readers need of it."""
+        return replace(self, kept=(), executed=None if self.executed is None else self.executed.counts)
 
     @property
     def size(self) -> float:
@@ -193,7 +198,7 @@ class TriedFix:
     pasted: whether the command with the option passes, where the bound of what is left depends on whose it is, or on
     the tensors inside: then it was compared so. None: it was not. blamed: whom that comparison names, or which tensor
     is out of the tolerance that was given; bound: up to which its outputs are as expected there. in_vain: of all the
-    culprits kept, where that did nothing.
+    culprits kept, where that did nothing. metric: the user's, what it loses being the error of all these; "" another.
     """
 
     state: str
@@ -219,6 +224,7 @@ class TriedFix:
     blamed: str = ""
     bound: float | None = None
     in_vain: TradePoint | None = None
+    metric: str = ""
     why: Reason = NOTHING
 
 

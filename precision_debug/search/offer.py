@@ -1,8 +1,8 @@
 """When what was run is offered as a fix: one rule for kept operators, for remedies and for the sets of a search.
 
 It leaves less than half of the error, on every input that it ran on; half at least of what was to stay in the low
-precision still runs in it; and it does so again. The numbers are those of ``explain.criteria``. Beyond that the best
-trade is the set that gives most for what it keeps.
+precision still runs in it, or where nothing does so, none but the kept operators left it; and it does so again. The
+numbers are those of ``explain.criteria``. Beyond that the best trade is the set that gives most for what it keeps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..explain.criteria import FEW, FIFTH, HALF, LITTLE
+from ..explain.criteria import FEW, FIFTH, HALF, LITTLE, SEVERAL
 from ..protocols import Executed, is_switch
 from .fix import Evaluation, TriedFix
 
@@ -23,11 +23,14 @@ __all__ = [
     "FixRule",
     "JudgedSet",
     "choose_best_trade",
+    "counts",
+    "did_others_leave",
     "does_stay_low",
     "finite_or_none",
     "gives_up_most",
     "is_large",
     "is_steady",
+    "list_beside",
     "list_unbettered",
     "runs_low",
 ]  # fmt: skip
@@ -60,13 +63,16 @@ class FixRule:
     before: its error by sample, inf where it is not finite. allowed: the error up to which an output is as expected.
     was: in which precision it ran; None: nobody can tell. strict: the user's own tolerance decides, which what only
     comes near it does not meet. asked: what passes is what was asked for, however little it takes off; of a tolerance
-    that nothing kept does not meet it is a fix, too."""
+    that nothing kept does not meet it is a fix, too. alone: of what was run, nothing else is offered: what leaves
+    nothing low counts, where none but what is kept left it. metric: the user's, whose loss is the error."""
 
     before: Sequence[float]
     allowed: float
     was: Executed | None = None
     strict: bool = False
     asked: bool = False
+    alone: bool = False
+    metric: str = ""
 
     def judged(
         self, units: Units, kept: frozenset[int], found: Evaluation, *, every: bool, silent: bool = False,
@@ -78,6 +84,8 @@ class FixRule:
         see ``does_stay_low``. silent: the engine, of regions, need not tell in which precision it ran."""
         was = None if silent and found.executed is None else self.was
         stays = 0 < floor <= runs_low(found) or does_stay_low(units, found.kept, was, found.executed)
+        if self.alone and not stays and len(kept) <= HALF * len(units):
+            stays = not did_others_leave(units, kept, was, found.executed)
         helps = stays and self.helps(found)
         return JudgedSet(
             found.passes and (every or (stays if self.asked else helps)), found.size, ran=bool(found.errors),
@@ -102,11 +110,28 @@ class FixRule:
         sizes = found.sizes[: len(self.before)]
         return TriedFix(
             state="mended" if found.held[0] else "lessened", before=finite_or_none(self.before[0]),
-            after=finite_or_none(sizes[0]),
-            allowed=self.allowed, was=self.was, still=found.executed, runs=runs, others=len(self.before) - 1,
+            after=finite_or_none(sizes[0]), allowed=self.allowed,
+            was=counts(self.was), still=counts(found.executed), runs=runs, others=len(self.before) - 1,
             others_before=finite_or_none(max(self.before[1:], default=0.0)),
-            others_after=finite_or_none(max(sizes[1:])) if sizes[1:] else None, slower=found.slower, **more,
+            others_after=finite_or_none(max(sizes[1:])) if sizes[1:] else None, slower=found.slower, metric=self.metric,
+            **more,
         )  # fmt: skip
+
+    def told_in_vain(self, least: float, whole: Evaluation | None, **more: Any) -> TriedFix:
+        """Return what came of sets of which none is offered. least: the least error that was left. whole: with
+        everything kept; None: that was not run."""
+        return TriedFix(
+            state="none", before=finite_or_none(self.before[0]), after=finite_or_none(least), allowed=self.allowed,
+            was=counts(self.was), whole=whole.error if whole is not None else None,
+            whole_still=counts(whole.executed) if whole is not None else None,
+            whole_ran=whole is not None and bool(whole.errors), metric=self.metric,
+            others=len(self.before) - 1, **more,
+        )  # fmt: skip
+
+
+def counts(executed: Executed | None) -> Executed | None:
+    """Return what a report keeps of it."""
+    return None if executed is None else executed.counts
 
 
 def is_steady(first: float, again: Evaluation) -> bool:
@@ -153,6 +178,18 @@ def does_stay_low(units: Units, keys: Collection[str], was: Executed | None, now
     return now is not None and now.low >= max(1, math.floor(HALF * left * was.low))
 
 
+def did_others_leave(units: Units, kept: Collection[int], was: Executed | None, now: Executed | None) -> bool:
+    """Return whether an operator left the low precision that is not kept, nor fused into one that is; so too where
+    nobody can tell which.
+
+    was, now: in which precision the target ran with nothing kept, and with these."""
+    if was is None or now is None or was.names is None or now.names is None:
+        return True
+    own = {meta.name for number in kept for meta in units.units[number].metas}
+    own |= {name for made in now.names for name in made}
+    return any(own.isdisjoint(made) for made in was.names)
+
+
 def is_large(kept: int, of: int) -> bool:
     """Return whether a set is more than twice what is called a few: so much in FP32 is no answer to a few operators'
     fault."""
@@ -178,6 +215,18 @@ def choose_best_trade(
         return math.log(max(errors[kept], least) / least) / decades + (1.0 if kept in wide else len(kept) / of)
 
     return min(errors, key=lambda kept: (cost(kept), len(kept), errors[kept]), default=None)
+
+
+def list_beside(asked: Mapping[frozenset[int], JudgedSet], kept: frozenset[int], most: int) -> list[frozenset[int]]:
+    """Return what may be told of beside a set: of one that holds and keeps many, the smallest that halves the error, a
+    fourth of it or less; of one that does not hold, the smallest that does, whatever that gives up. most: of them."""
+    helping = {one: judged for one, judged in asked.items() if judged.helps}
+    if asked[kept].passes:
+        few = (one for one in helping if SEVERAL * len(one) <= len(kept))
+        others = [one for one in few if not helping[one].gives_up]
+    else:
+        others = [one for one in helping if helping[one].passes]
+    return sorted(others, key=lambda one: (len(one), helping[one].error))[:most]
 
 
 def list_unbettered(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:

@@ -128,7 +128,7 @@ def _label(build: Build, outputs: Sequence[Array]) -> Array:
     return (y > np.median(y)).ravel().astype(np.int64) if build.__name__.startswith("auc") else y.argmax(-1)
 
 
-@many(["metric", "ort_bf16_sim", "sure y logit", f"{COARSE} cancellation absorbed stepped saturation amplified"],
+@many(["metric", "ort_bf16_sim", "sure y logit", f"{COARSE} cancellation absorbed stepped metric_lost"],
       lambda r: [r.normal(size=(64, 16)).astype(np.float32) for _ in range(6)], ["--metric_drop", "0.05"], AUC,
       anyone=True, facts=["mine"], extra="sure y logit logit_mm h h_mm t")  # fmt: skip
 def auc_of_a_detector_that_is_always_sure(g: Graph) -> Sequence[str]:
@@ -298,8 +298,8 @@ def grid_whose_axes_were_turned_the_other_way(g: Graph) -> Sequence[str]:
 @case("decision", "ort_fp16_sim", "votes", f"{COARSE} cancellation absorbed flips stepped amplified constant_rounded",
       facts=["choice|winner|decision"], extra="votes winner y")  # fmt: skip
 def winner_behind_a_common_count(g: Graph) -> Sequence[str]:
-    """Scores of about 1 are added to a common count of 20,000 before the largest of 16 is chosen: float16 knows multiples
-    of 16 there, so that most of 128 choices are others; without the count, none or one."""
+    """Scores of about 1 are added to a common count of 20,000 before the largest of 16 is chosen: float16 knows
+    multiples of 16 there, so that most of 128 choices are others; without the count, none or one."""
     score = g.dense(g.norm(g.input("x", g.random.normal(size=(128, 24)).astype(np.float32)), 24, "n"), 24, 16, "score")
     votes = g.op("Add", [score, k(g, "count", 20000)], "votes")
     winner = g.op("ArgMax", [votes], "winner", axis=1, keepdims=0)
@@ -334,7 +334,8 @@ def main() -> int:
                     print(one.name, _apart(got.detach(), want.detach()))
                 continue
             path, base, feeds = one.make(folder)
-            given = [dict(np.load(each)) for each in sorted((folder / "in").glob("*.npz"))] if feeds is None else [feeds]
+            files = sorted((folder / "in").glob("*.npz"))
+            given = [dict(np.load(each)) for each in files] if feeds is None else [feeds]
             values: dict[str, Any] = {}
             for at, feeds in enumerate(given):
                 want = _stock(Path(base or path), feeds)

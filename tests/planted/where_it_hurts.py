@@ -115,7 +115,7 @@ def nearest_of_embeddings_that_hardly_differ() -> None:
 
 
 _register(_recalled, nearest_of_embeddings_that_hardly_differ, "metric", "ort_bf16_sim", "far y b",
-          f"{COARSE} cancellation cancels amplified absorbed stepped", options=words, anyone=True,
+          f"{COARSE} cancellation cancels amplified absorbed stepped metric_lost", options=words, anyone=True,
           facts=["recall_at_1"], extra="far y b b_mm t a a_mm")  # fmt: skip
 
 

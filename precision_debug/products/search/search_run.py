@@ -26,7 +26,7 @@ from ...run.to_keep import format_settings
 from ...run.trials import Trials
 from ...search.fix import Artefact, Evaluation, Fix, TradePoint
 from ...search.growing import ENGINES, search_along_data
-from ...search.offer import FixRule, JudgedSet
+from ...search.offer import FixRule, JudgedSet, counts
 from ...search.oracle import Oracle, Spent
 from ...search.ranking import Group, describe_kept_units
 from ...search.request import SearchRequest
@@ -131,6 +131,7 @@ class _Search:
         self.notes: list[Reason] = []
         self.oracles: dict[str, Oracle] = {}
         self.was: Executed | None = None
+        self.alone = False
 
     def run(self) -> None:
         self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
@@ -154,7 +155,9 @@ class _Search:
         if not self.keep.simulation:
             self.spec = dataclasses.replace(self.spec, explain=self.level)
         report = self._compared()
-        self.criterion = self._criterion(report)
+        self.asked, self.criterion = _make_criterion(
+            self.spec, self.asked, report, self.target.precision, self.unseen.seen
+        )  # fmt: skip
         trials = self._trials(self.target, self.keep)
         low = self._evaluate(trials, (), self.unseen.seen)
         self.was = low.executed
@@ -177,18 +180,6 @@ class _Search:
         if inputs.exists():
             shutil.move(inputs, self.folder / "inputs.npz")
         return report
-
-    def _criterion(self, report: Report) -> Criterion:
-        rows = [row for row in report.rows if row.comparison is not None and (row.is_output or self.asked.on == "all")]
-        self.asked = with_drop(self.asked, [row.name for row in rows], self.unseen.seen)
-        pairs = {row.name: row.target_name or row.name for row in rows}
-        if not pairs or any(row.is_output and row.comparison is None for row in report.rows):
-            raise UsageError("not every output could be compared, so nothing can be judged",
-                             where=self.spec.model.path, hint="run the comparison alone to see why")  # fmt: skip
-        from ...explain import bound_of
-
-        allowed = bound_of(report.explanation, self.target.precision)
-        return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed, parts=list_parts(rows))
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
         return Trials(opening, keep, self.criterion, self.feed_set.for_target().calibrating, self._room("trials"))
@@ -231,7 +222,7 @@ class _Search:
             self.tried += 1
             self.on_engine += trials.mode == self.spec.run_mode
         self.counted.add((trials.mode, keys, what))
-        self.journal.write(events.Tried(kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what))
+        self.journal.write(events.Tried(kept=len(kept), evaluation=found.told, what=what))
         return found
 
     def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
@@ -244,7 +235,7 @@ class _Search:
     ) -> Oracle:  # fmt: skip
         rule = FixRule(
             before=(math.inf,), allowed=self.criterion.allowed if self.criterion.metric is None else 0.0, asked=True,
-            was=self.was if trials.mode == self.spec.run_mode else None,
+            was=self.was if trials.mode == self.spec.run_mode else None, alone=self.alone,
         )  # fmt: skip
 
         def evaluate(kept: frozenset[int]) -> JudgedSet:
@@ -313,6 +304,9 @@ class _Search:
                 found = _search_regions(oracle, self.units, self.groups or rank, start)
             else:
                 found = minimise(oracle, self.units, rank, start=start, rough=rough, first=larger)
+            if len(found.kept or ()) == len(self.units) and not self.alone and self.was and self.was.names:
+                self.alone = True  # what takes none but itself out of the low precision is more than everything
+                return self._found(trials, report)
             if not self.unseen.checks(found.state):
                 return found, checks
             assert found.kept is not None
@@ -449,9 +443,9 @@ class _Search:
             before=low.error if first is None else first, after=after, limit=self.criterion.words,
             minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used), held=held,
             held_out=len(self.unseen.now), trade=trade, artefacts=artefacts,
-            obeyed=obeyed, was=self.was, still=self._executed(trials, kept) if kept else None,
+            obeyed=obeyed, was=counts(self.was), still=counts(self._executed(trials, kept)) if kept else None,
             whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
-            whole_still=whole.executed if whole is not None else None,
+            whole_still=counts(ran),
             best=describe_kept_units(self.units, best, found.groups), best_error=self._error_of(trials,
             best) if best else None,
             best_option=format_settings(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
@@ -504,6 +498,21 @@ class _Search:
             if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:
                 return islands
         return frozenset()
+
+
+def _make_criterion(
+    spec: RunSpec, asked: SearchRequest, report: Report, precision: str, seen: Sequence[Sample]
+) -> tuple[SearchRequest, Criterion]:
+    rows = [row for row in report.rows if row.comparison is not None and (row.is_output or asked.on == "all")]
+    asked = with_drop(asked, [row.name for row in rows], seen)
+    pairs = {row.name: row.target_name or row.name for row in rows}
+    if not pairs or any(row.is_output and row.comparison is None for row in report.rows):
+        raise UsageError("not every output could be compared, so nothing can be judged",
+                         where=spec.model.path, hint="run the comparison alone to see why")  # fmt: skip
+    from ...explain import bound_of
+
+    allowed = bound_of(report.explanation, precision)
+    return asked, Criterion.of(asked, spec.tolerance, pairs, allowed, parts=list_parts(rows))
 
 
 def _search_regions(
