@@ -193,6 +193,35 @@ def test_what_varies_little_about_a_large_mean_is_lost_where_the_type_knows_noth
 
 
 @pytest.mark.parametrize(
+    ("of", "gone"),
+    [
+        (((37, 0.02), (0, 1), (0, 0.3)), [0]),
+        (((37, 0.08), (0, 1.5), (70, 10)), [0]),  # a scale of 0.4
+        (((7.4, 0.03), (80, 8), (0, 0.5)), [0]),
+        (((37, 0.1), (0, 1), (0, 0.4)), []),  # two or three of its steps tell something
+        (((37, 0.001), (0, 1), (0, 0.4)), []),  # next to nothing
+        (((37, 0.0), (0, 1), (0, 0.4)), []),
+        (((3, 0.004), (0, 1), (0, 0.4), (2, 0.1), (1, 0.5)), []),  # that others have a mean of 20 times their spread
+        (tuple((0.2 * at, 0.005) for at in range(16)), []),  # a ramp
+        (tuple((0.5 * at, 0.5) for at in range(8)), []),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_in_8_bits_what_varies_by_less_than_a_step_is_lost(
+    of: tuple[tuple[float, float], ...], gone: list[int], known: bool
+) -> None:
+    base = columns(of)
+    target = in_8_bits(base)
+    found = with_slices(measure(base, target), base, target, {len(of): (1,) * len(of)} if known else {})
+    assert [one.first for one in found.lost] == gone
+    step = (max(0.0, base.max()) - min(0.0, base.min())) / 255
+    assert all(one.step == pytest.approx(step, rel=1e-3) for one in found.lost), "the scale is told"
+    moved = target + np.float32(0.01 * step)
+    off = with_slices(measure(base, moved), base, moved, {len(of): (1,) * len(of)} if known else {})
+    assert [one.first for one in off.lost] == gone, "an offset behind it changes nothing"
+
+
+@pytest.mark.parametrize(
     ("of", "kind", "gone"),
     [
         ((1013, 1), ml_dtypes.bfloat16, True),

@@ -8,8 +8,9 @@ below any step of the type; what is told from them, and how, stands at ``_find_l
 
 What is large and varies little (pressures of 1013 that vary by 1) is lost where the type knows no number between: the
 target stands on steps as wide as the slice's own spread, and what varies no more is told beside it. The step is the
-target's own, as its numbers show it. That of a scale is no power of two: an offset is no matter of one output's scale.
-So is an output as a whole, beside which there is nothing: it has a slice of its own, along no axis.
+target's own, as its numbers show it: a power of two, or of an output that is quantised its scale, beside which what
+varies up to GAP times as much may be all that is told. So is an output as a whole, beside which there is nothing: it
+has a slice of its own, along no axis.
 
 The sums come from slices.c, or from numpy where nothing is compiled; both agree on every count and extreme, and on sums
 to some 1e-6 of themselves.
@@ -97,6 +98,8 @@ TOLD = 0.5
 """Part of its own spread by which some slice may be off before any is shown."""
 _STEP, _FEW, _OFTEN = 16, 64, 3
 """Every so many rows, at most, may prove that nothing is lost, with some so many elements of each slice, and rows."""
+_LEVELS, _ON_STEP = 256, 1e-2
+"""Kinds of numbers of a tensor in 8 bits, and by which part of a difference it may miss a multiple of its scale."""
 _FLOAT32 = np.dtype(np.float32)
 _GOLDEN = 0.6180339887
 
@@ -245,8 +248,9 @@ def _add_up_axes(sums: Array, kept: tuple[int, ...]) -> Array:
 
 def _find_steps(base: Array, target: Array, axis: int, sums: Array) -> Array:
     """Return the sums with a sixth row: the largest power of two that every number of the target's slice is a multiple
-    of, in bfloat16 or float16 the type's step at the slice's size. 0 where that is not asked: of what is off by less
-    than its own spread or by more than OWN_SIZE, and where the baseline stands on such steps itself. Where it is, the
+    of, in bfloat16 or float16 the type's step at the slice's size; else the scale on whose multiples it stands. 0 where
+    that is not asked: of what is off by less than its own spread or by more than OWN_SIZE, and where the baseline
+    stands on such steps itself. Where it is, the
     sums of b are made anew, in double, in which what varies little about a large mean has a spread."""
     many, squares = np.maximum(sums[COUNT], 1), sums[SQUARES]
     varied = np.maximum(squares - sums[SUM] ** 2 / many - CONSTANT * squares, 0)
@@ -256,11 +260,17 @@ def _find_steps(base: Array, target: Array, axis: int, sums: Array) -> Array:
     asked &= errors < OWN_SIZE**2 * squares
     sums = np.concatenate([sums, np.zeros((1, sums.shape[1]))])
     at = np.flatnonzero(asked & (sums[COUNT] * sums.shape[1] == base.size))
-    block = max(1, _ROWS * sums.shape[1] // base.size)
+    block, scale = max(1, _ROWS * sums.shape[1] // base.size), -1.0
     for first in range(0, at.size, block):
         some = at[first : first + block]
         theirs = _take_slices(target, axis, some)
         seen = _measure_steps(theirs[:, :_STEP]) ** 2 >= floor[some]  # of float32 a few numbers say so
+        if not seen.all():
+            scale = _measure_scale(target) if scale < 0 else scale
+            still = some[~seen]
+            if scale > 0:
+                mine, sums[STEP, still] = _take_slices(base, axis, still), scale
+                sums[SUM, still], sums[SQUARES, still] = mine.sum(axis=1), (mine * mine).sum(axis=1)
         some, theirs = some[seen], theirs[seen]
         if some.size:
             mine, steps = _take_slices(base, axis, some), _measure_steps(theirs)
@@ -268,6 +278,18 @@ def _find_steps(base: Array, target: Array, axis: int, sums: Array) -> Array:
             sums[STEP, some] = np.where((steps**2 >= floor[some]) & alone, steps, 0.0)
             sums[SUM, some], sums[SQUARES, some] = mine.sum(axis=1), (mine * mine).sum(axis=1)
     return sums
+
+
+def _measure_scale(target: Array) -> float:
+    """Return the scale of which every number is a multiple, or an offset more, of a tensor of at most _LEVELS kinds of
+    them; 0 of any other."""
+    kinds = np.unique(target.reshape(-1)[: _LEVELS * _STEP])  # of floats these are too many already
+    kinds = np.unique(target) if kinds.size <= _LEVELS else kinds
+    if not 2 <= kinds.size <= _LEVELS or not np.isfinite(kinds).all():
+        return 0.0
+    apart = np.diff(kinds.astype(np.float64))
+    steps = apart / apart.min()
+    return float(apart.min()) if (np.abs(steps - np.rint(steps)) < _ON_STEP * steps).all() else 0.0
 
 
 def _take_slices(values: Array, axis: int, at: Array) -> Array:
@@ -468,10 +490,13 @@ def _is_told(sums: Array, error: float | Array) -> bool:
 
 
 def list_lost_parts(found: Comparison) -> Parts:
-    """Return what was lost before as parts of its axis, so that it is judged as such again."""
+    """Return what was lost before as parts of its axis, so that it is judged as such again: on steps each slice, which
+    is told or lost beside every other."""
     lost = found.lost
     if not lost or lost[0].axis == WHOLE:
         return {}
+    if any(one.step for one in lost):
+        return {lost[0].of: (1,) * lost[0].of}
     edges = sorted({0, lost[0].of, *(one.first for one in lost), *(one.last + 1 for one in lost)})
     return {lost[0].of: tuple(int(stop - start) for start, stop in itertools.pairwise(edges))}
 
@@ -495,6 +520,7 @@ class _Told:
     has_spread: Array
     lost: Array
     stepped: Array
+    step: Array
 
     @classmethod
     def of(cls, sums: Array) -> _Told:
@@ -508,7 +534,7 @@ class _Told:
         few = (sums[COUNT] < ENOUGH) & (sums[COUNT] > 0) & (error >= GONE * size) & (size >= SMALLEST)
         lost = (hidden & (error >= OWN_SIZE * size)) | few
         stepped = hidden & ~lost & (sums[STEP] >= spread)
-        return cls(error, size, spread, sums[PEAK], has_spread, lost, stepped)
+        return cls(error, size, spread, sums[PEAK], has_spread, lost, stepped, sums[STEP])
 
 
 def _find_lost_slices(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterator[Slices]:
@@ -555,7 +581,8 @@ def _find_stepped(totals: SliceTotals, told: _Told, apart: float) -> Array:
     if totals.unit or not gone.any() or not alive.any():
         return np.zeros_like(gone)
     offset = told.size[alive] / told.spread[alive]
-    gone = gone & (APART * told.spread >= told.spread[alive].min())
+    wide = np.where(np.frexp(told.step)[0] == 0.5, APART, GAP)  # one scale has no finer steps for what is smaller
+    gone = gone & (wide * told.spread >= told.spread[alive].min())
     far = told.size >= apart * offset.max() * told.spread
     return gone if (far | ~gone).all() else np.zeros_like(gone)
 
