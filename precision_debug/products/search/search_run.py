@@ -296,17 +296,18 @@ class _Search:
         checks, larger = list[tuple[bool, ...]](), list[frozenset[int]]()
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
-            oracle, rough = self._oracle(trials, samples, what), None
-            if trials.calibrates and not self.asked.check:  # a command knows what it wants of the model as it is saved
-                rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
-            rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
-            if isinstance(self.keep, InRegions) and not self.asked.check:
-                found = _search_regions(oracle, self.units, self.groups or rank, start)
-            else:
-                found = minimise(oracle, self.units, rank, start=start, rough=rough, first=larger)
-            if len(found.kept or ()) == len(self.units) and not self.alone and self.was and self.was.names:
+            while True:
+                oracle, rough = self._oracle(trials, samples, what), None
+                if trials.calibrates and not self.asked.check:  # a command knows what it wants of what is saved
+                    rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
+                rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
+                if isinstance(self.keep, InRegions) and not self.asked.check:
+                    found = _search_regions(oracle, self.units, self.groups or rank, start)
+                else:
+                    found = minimise(oracle, self.units, rank, start=start, rough=rough, first=larger)
+                if self.alone or len(found.kept or ()) < len(self.units) or not (self.was and self.was.names):
+                    break
                 self.alone = True  # what takes none but itself out of the low precision is more than everything
-                return self._found(trials, report)
             if not self.unseen.checks(found.state):
                 return found, checks
             assert found.kept is not None
