@@ -267,6 +267,7 @@ def _find_multiple(case: Case, given: Sequence[Array]) -> float:
         return 0.0
     one, other = given
     fit = one.ndim > 1 and other.ndim > 1 and one.shape[-1] == other.shape[-2] and one.dtype.kind == "f"
+    fit = fit and all(a == b or 1 in (a, b) for a, b in zip(one.shape[-3::-1], other.shape[-3::-1], strict=False))
     if not fit or case.exact.size * one.shape[-1] > _MUCH_IN_PAIRS or not np.isfinite([one.sum(), other.sum()]).all():
         return 0.0
     product = np.matmul(one.astype(np.float64), other.astype(np.float64))
