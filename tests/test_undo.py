@@ -72,6 +72,18 @@ def averages(signed: bool) -> tuple[Any, Any, Any, Any]:
     return weights, values, np.matmul(weights, values), whole * unit * top / steps
 
 
+def test_square_maps_of_different_channels_are_no_factors() -> None:
+    """A Concat of boxes and scores: multiplying one by the other was a ValueError, and nobody was named."""
+    drawn = np.random.default_rng(0)
+    given = {name: drawn.normal(size=(2, many, 16, 16)) for name, many in (("boxes", 4), ("scores", 3))}
+    exact = np.concatenate(list(given.values()), 1)
+    case: Any = SimpleNamespace(
+        subject=SimpleNamespace(sources=lambda _: list(given)), name="y", exact=exact, wrong=exact + 0.1,
+        given=given.get, narrow="int8", constants={}, own=1.0,
+    )  # fmt: skip
+    assert find_saturating_sums(case) == {}
+
+
 @pytest.mark.parametrize("signed", [False, True])
 def test_sums_of_two_activations_that_saturate_are_computed_once_more(signed: bool) -> None:
     weights, values, exact, wrong = averages(signed)
