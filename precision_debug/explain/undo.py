@@ -261,8 +261,7 @@ def _add_in_16_bits(case: Case) -> tuple[Array, float] | None:
 
 
 def _find_multiple(case: Case, given: Sequence[Array]) -> float:
-    """Return how many times the product of these two an operator in 8 bits is, which a scale or a sign behind it makes;
-    0 where it is more than that."""
+    """Return how many times the product of two an operator in 8 bits is, by a scale or a sign; 0 where it is more."""
     if "int8" not in case.narrow or any(one.size > 1 for one in case.constants.values()) or len(given) != 2:
         return 0.0
     one, other = given
