@@ -42,7 +42,7 @@ def left(
     monkeypatch.setattr(confirm, "measure_error_without", without)
     subject: Any = SimpleNamespace(
         far=lambda rel, units, times: units > times, order={name: place for place, name in enumerate(NAMES)},
-        typical_unit=0.01, unit_behind=lambda _name: 0.01, times=lambda _name: 1.0,
+        typical_unit=0.01, unit_behind=lambda _name: 0.01, times=lambda _name: 1.0, two_files=False,
     )  # fmt: skip
     own = [Introduced(name=name, method="isolated", elements=4, rel_l2=0.1, units=10.0) for name in NAMES]
     alone: Any = SimpleNamespace(found={one.name: one for one in own})
@@ -126,8 +126,9 @@ def few(
     monkeypatch.setattr(confirm, "is_far_off", lambda _subject, sink: sink.rel_l2 > 0.1)
     tried = Carried(effects={name: (Effect(at="y", share=share),) for name, share in shares.items()})
     sink = Sink(name="y", squared=0.8**2, size=1.0, elements=1, is_output=True)
-    alone, work = SimpleNamespace(found=dict.fromkeys(shares)), SimpleNamespace(go_on=lambda: None)
-    names, sets = confirm.find_few_that_halve(*map(any_of, (None, alone, tried, [sink], "y", {}, work)), beyond=beyond)
+    subject, work = SimpleNamespace(two_files=False), SimpleNamespace(go_on=lambda: None)
+    alone = SimpleNamespace(found=dict.fromkeys(shares))
+    names, sets = confirm.find_few_that_halve(*map(any_of, (subject, alone, tried, [sink], "y", {}, work)), beyond=beyond)
     return names, {"".join(one.names): one.left for one in sets}
 
 

@@ -276,8 +276,10 @@ def _is_undone(subject: Subject, name: str) -> bool:
 
 
 def list_felt(subject: Subject, alone: Alone) -> list[str]:
-    """Return the operators that ran alone, but for those whose difference nothing behind them reads: it is no error,
-    and put into a run of the baseline it would be one."""
+    """Return the operators that ran alone; of two files without those whose difference nothing behind them reads: it is
+    no error, and put into a run of the baseline it would be one."""
+    if not subject.two_files:
+        return list(alone.found)
     return [one for one in alone.found if not _makes_up(subject, alone, one) and not _is_undone(subject, one)]
 
 
