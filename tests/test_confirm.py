@@ -128,7 +128,8 @@ def few(
     sink = Sink(name="y", squared=0.8**2, size=1.0, elements=1, is_output=True)
     subject, work = SimpleNamespace(two_files=False), SimpleNamespace(go_on=lambda: None)
     alone = SimpleNamespace(found=dict.fromkeys(shares))
-    names, sets = confirm.find_few_that_halve(*map(any_of, (subject, alone, tried, [sink], "y", {}, work)), beyond=beyond)
+    given = map(any_of, (subject, alone, tried, [sink], "y", {}, work))
+    names, sets = confirm.find_few_that_halve(*given, beyond=beyond)
     return names, {"".join(one.names): one.left for one in sets}
 
 

@@ -418,10 +418,9 @@ def find_narrower_constants(subject: Subject, name: str) -> Evidence:
     number of them must be such a rounding, as in a converted file; {} where one is not, or where no constant is
     narrower."""
     baseline, target = subject.operators()
-    row, found = subject.row_of.get(name), dict[str, float]()
-    types = {"float16", "bfloat16"}
     if target is None or not subject.two_files:
         return {}
+    row, found, types = subject.row_of.get(name), dict[str, float](), {"float16", "bfloat16"}
     for meta in subject.region_of.get(name, ()):
         mine = baseline.operator(meta.name)
         theirs = target.operator(row.target_name if row is not None and meta.name == name else meta.name)
@@ -434,7 +433,8 @@ def find_narrower_constants(subject: Subject, name: str) -> Evidence:
             there = t.astype(np.float32)
             if np.array_equal(there, b):
                 continue
-            types = {held for held in types if is_rounding(b, there, held)}
+            cut = {"float16"} if np.abs(b).max(initial=0.0) > np.finfo(np.float16).max else set[str]()  # not rounded
+            types = {held for held in types - cut if is_rounding(b, there, held)}
             found[key] = float(np.linalg.norm(there - b) / (np.linalg.norm(b) or 1.0))
     if not found or not types:
         return {}

@@ -208,10 +208,11 @@ def _describe_rest(name: str, of_target: bool, axis: int, rest: Array, large: Ar
 
 
 def find_recut(
-    base: Listing, target: Listing, known: Mapping[str, str], apart: Mapping[str, str] | None = None
+    base: Listing, target: Listing, known: Mapping[str, str], apart: Mapping[str, str] | None = None, *,
+    guess: bool = True,
 ) -> Recut:  # fmt: skip
     """Return what is put together, or apart, for both sides to have the same tensors. known: pairs by name, target name
-    to baseline name; apart: those of other shapes."""
+    to baseline name; apart: those of other shapes. guess: whether values may say it, too, and not constants alone."""
     found = Recut()
     here = _Side(base, {base_name: name for name, base_name in known.items()})
     there = _Side(target, known)
@@ -234,6 +235,8 @@ def find_recut(
     for meta, cut, swapped, beyond in _cut_proven(here, there, apart or {}):
         add(meta, cut, swapped=swapped)
         found = dataclasses.replace(found, beyond=(*found.beyond, *([beyond] if beyond else ())))
+    if not guess:
+        return found
     for whole, pieces, swapped, search in (
         (here, there, False, _put_together), (there, here, True, _put_together),
         (here, there, False, _cut_padding), (there, here, True, _cut_padding),

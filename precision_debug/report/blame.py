@@ -8,7 +8,7 @@ from typing import Any
 
 from ..claims import ENOUGH
 from ..explain import LEAST, bound_hidden_share, bound_of_many
-from ..explain.criteria import LITTLE
+from ..explain.criteria import HALF, LITTLE
 from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
@@ -412,12 +412,16 @@ def _overlapping_sentence(explanation: Explanation, overlap: Overlap) -> Text:
         f"leaving out all {count(overlap.tried)} that were tried does not halve it",
         f"去掉尝试过的全部 {count(overlap.tried)} 个也不能减半",
     )
+    why = Text(", because the errors of the operators do not add up", "，因为各算子的误差不是相加的")
+    alone, all_of = overlap.alone or 0.0, overlap.whole or explanation.actual or 0.0
+    if alone**2 + overlap.without**2 <= (1 + HALF) * all_of**2:  # as those of independent roundings do
+        why = same("")
     return Text(
-        f"Diffuse: no single culprit, because the errors of the operators do not add up. That of `{name}` alone puts"
-        f" {explanation.at} off by {format_figure(overlap.alone or 0.0)} (all together: {whole}), but without it"
+        f"Diffuse: no single culprit{why.en}. That of `{name}` alone puts"
+        f" {explanation.at} off by {format_figure(alone)} (all together: {whole}), but without it"
         f" {format_figure(overlap.without)} would be left; {fewest.en}.",
-        f"误差分散，无单一算子可归因，因为各算子的误差不是相加的：仅 `{name}` 的误差就使 {explanation.at} 的误差为"
-        f" {format_figure(overlap.alone or 0.0)}（全部合计为 {whole}），但去掉它仍剩"
+        f"误差分散，无单一算子可归因{why.zh}：仅 `{name}` 的误差就使 {explanation.at} 的误差为"
+        f" {format_figure(alone)}（全部合计为 {whole}），但去掉它仍剩"
         f" {format_figure(overlap.without)}；{fewest.zh}。",
     )
 

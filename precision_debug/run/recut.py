@@ -73,7 +73,8 @@ def _find_cuts(base: OpenSide, target: OpenSide, pairs: Mapping[str, str], feeds
         )
         for side, held, paired, cuts in zip((base, target), values, same, padded, strict=True)
     ]
-    return find_recut(listings[0], listings[1], known, apart)
+    inner = [[meta for meta in alone if not meta.is_output] for alone in ours]
+    return find_recut(listings[0], listings[1], known, apart, guess=may_be_recut(*inner))
 
 
 def _find_padding(
