@@ -88,8 +88,8 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
     "saturating_sums": Cause(
         of_processor=True,
         en="the engine's 8-bit sums saturate on this processor", zh="引擎的 8 位求和在此处理器上饱和",
-        do="Add the option, quantise the weights to 7 bits, or run it on a processor with VNNI.",
-        do_zh="加上该选项，或将权重量化为 7 位，或在带 VNNI 的处理器上运行。",
+        do="Quantise the weights to 7 bits, run it on a processor with VNNI, or, in ONNX Runtime, add the option.",
+        do_zh="将权重量化为 7 位，或在带 VNNI 的处理器上运行；在 ONNX Runtime 中也可加上该选项。",
         why=Wording(
             "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: with `{switch}` the"
             " same integers leave {after} of its error of {before}",
