@@ -8,7 +8,7 @@ from typing import Any
 
 from ..claims import ENOUGH
 from ..explain import LEAST, bound_hidden_share, bound_of_many
-from ..explain.criteria import HALF, LITTLE
+from ..explain.criteria import LITTLE
 from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
@@ -414,7 +414,7 @@ def _overlapping_sentence(explanation: Explanation, overlap: Overlap) -> Text:
     )
     why = Text(", because the errors of the operators do not add up", "，因为各算子的误差不是相加的")
     alone, all_of = overlap.alone or 0.0, overlap.whole or explanation.actual or 0.0
-    if alone**2 + overlap.without**2 <= (1 + HALF) * all_of**2:  # as those of independent roundings do
+    if alone**2 + overlap.without**2 <= LITTLE * all_of**2:  # as those of independent roundings do
         why = same("")
     return Text(
         f"Diffuse: no single culprit{why.en}. That of `{name}` alone puts"
