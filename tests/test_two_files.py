@@ -362,6 +362,42 @@ def test_signs_that_the_next_layer_takes_back_are_nobodys_error(tmp_path: Path) 
     assert only.with_all == pytest.approx(row.relative_l2, rel=1e-3)
 
 
+@pytest.mark.parametrize("mask", [np.finfo(np.float32).min, -1e30])
+@pytest.mark.parametrize("shown_again", [False, True], ids=["scores", "their_view"])
+@pytest.mark.parametrize("stale", ["q.w", "k.w"])
+def test_an_error_beside_the_numbers_of_a_mask_is_not_taken_back(
+    stale: str, shown_again: bool, mask: float, tmp_path: Path
+) -> None:
+    """MiniLM with another query's weights: scores of which some are masked by -3.4e38 agree to 2e-40, and nobody was
+    named."""
+
+    def build(times: float) -> Graph:
+        g = Graph(seed=5, opset=17)
+        x = g.input("x", g.random.normal(size=(6, 16)).astype(np.float32))
+        weights = {name: g.random.normal(size=(16, 16)).astype(np.float32) / 4 for name in ("q.w", "k.w", "v.w", "o.w")}
+        weights[stale][:, :3] *= times
+        out = weights.pop("o.w")
+        made = {name: g.op("MatMul", [x, g.weight(name, one)], name[0]) for name, one in weights.items()}
+        hidden = np.triu(np.full((6, 6), mask, np.float32), 1)
+        scores = g.op("Add", [g.op("MatMul", [made["q.w"], g.op("Transpose", [made["k.w"]], "kt")], "qk"),
+                              g.weight("mask", hidden)], "scores")  # fmt: skip
+        if shown_again:
+            scores = g.op("Identity", [g.op("Unsqueeze", [scores, g.weight("ax", np.array([0]))], "view")], "again")
+            scores = g.op("Squeeze", [scores, g.weight("ax2", np.array([0]))], "flat")
+        mixed = g.op("MatMul", [g.op("Softmax", [scores], "shares"), made["v.w"]], "mixed")
+        g.op("MatMul", [mixed, g.weight("o.w", out)], "y")
+        return g
+
+    base, other = build(1.0), build(1.3)
+    report = precision_debug.compare(
+        other.save(tmp_path / "other.onnx", ["y"]), baseline_model=str(base.save(tmp_path / "base.onnx", ["y"])),
+        run_mode="ort_fp32", baseline="ort_fp32", inputs=base.feeds,
+    )  # fmt: skip
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.name, only.cause, only.evidence["name"]) == (stale[0], "files_differ", stale)
+
+
 @pytest.mark.parametrize(
     ("scale", "why"), [(1.0, "coarse_scale"), (5e-5, "coarse"), (4e-6, "weight_clipped")]
 )  # of numbers up to 0.007: 1.6e-5 would hold them in 448
