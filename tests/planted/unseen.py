@@ -4,7 +4,7 @@ Each case is one command with its default settings, in a process of its own. Jud
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
 fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth, fourteenth, fifteenth,
-sixteenth, where, again, or all.
+sixteenth, seventeenth, where, again, or all.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ BATCHES = {
     "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
     "fifteenth": ("fifteenth_onnx", "fifteenth_torch", "fifteenth_others"),
     "sixteenth": ("sixteenth_onnx", "sixteenth_torch", "sixteenth_others"),
+    "seventeenth": ("seventeenth_torch", "seventeenth_others"),
 }
 
 
