@@ -50,7 +50,7 @@ BATCHES = {
     "fourteenth": ("fourteenth_onnx", "fourteenth_torch", "fourteenth_others"),
     "fifteenth": ("fifteenth_onnx", "fifteenth_torch", "fifteenth_others"),
     "sixteenth": ("sixteenth_onnx", "sixteenth_torch", "sixteenth_others"),
-    "seventeenth": ("seventeenth_torch", "seventeenth_others"),
+    "seventeenth": ("seventeenth_onnx", "seventeenth_others", "seventeenth_torch"),
 }
 
 
