@@ -174,26 +174,70 @@ def test_too_coarse_needs_a_finer_run_of_the_same(
     assert causes._cause_too_coarse(subject, "y", found)[0] == several
 
 
-@pytest.mark.parametrize(("given", "error", "enlarges"), [(0.1, 0.3, True), (0.1, 0.048, False), (0.0, 0.1, True)])
-def test_what_makes_an_error_smaller_does_not_amplify_it(given: float, error: float, enlarges: bool) -> None:
-    def row(value: float) -> Any:
-        return SimpleNamespace(comparison=None, relative_l2=value)
+class Chain:
+    """A baseline of one operator after the other, into which errors are put."""
 
-    subject: Any = SimpleNamespace(sources=lambda _: ("x",), row_of={"x": row(given), "y": row(error)}, region_of={})
-    assert causes._enlarges(subject, "x", "y") is enlarges
+    def __init__(self, steps: dict[str, Any]) -> None:
+        self._steps = steps
+
+    def run_replacing(self, feeds: dict[str, Any], replace: Any, _names: Any) -> None:
+        value = feeds["x"]
+        for name, step in self._steps.items():
+            value = step(value)
+            other = replace("", name, value)
+            value = value if other is None else other
 
 
-def test_many_small_steps_amplify_between_them() -> None:
-    """A recurrence: each step makes the error hardly larger, and all of them hundreds of times."""
-    rows = {"decay": 0.002, "before": 0.70, "last": 0.72}
+@pytest.mark.parametrize(
+    ("last", "times"), [(lambda y: y * 3 - 2.9, 30.0), (np.sqrt, 0.5), (lambda y: y**40, 40.0)],
+)  # fmt: skip
+def test_what_an_error_grows_to_is_measured_with_it_alone(last: Any, times: float) -> None:
+    """The joint error of two inputs was divided by that of the larger one."""
+    from precision_debug.explain.effects import measure_growth
+    from precision_debug.explain.workbench import HostWorkbench
+
+    x = np.linspace(0.99, 1.01, 64)
+    chain = Chain({"a": lambda x: x, "y": last})
+    tensors = {"exact": {"a": x}, "wrong": {"a": x * (1 + 1e-6)}}
     subject: Any = SimpleNamespace(
-        sources=lambda _: ("before",),
-        row_of={name: SimpleNamespace(comparison=None, relative_l2=value) for name, value in rows.items()},
-        region_of={},
-    )
-    assert causes._measure_factor(subject, "decay", "last") == pytest.approx(360)
-    assert causes._enlarges(subject, "decay", "last")
-    assert not causes._enlarges(subject, "before", "last")
+        feeds={"x": x}, operators=lambda: (chain, None), showing=lambda hook: hook, bench=HostWorkbench(), rounded=(),
+        baseline=chain,
+    )  # fmt: skip
+    alone: Any = SimpleNamespace(**tensors)
+    assert measure_growth(subject, alone, "a", "y") == pytest.approx(times, rel=0.2)
+    assert measure_growth(subject, alone, "y", "y") is None
+
+
+@pytest.mark.parametrize(("far", "seed"), [(30.0, 1), (500.0, 2)])
+def test_the_factor_of_one_input_is_not_that_of_both(far: float, seed: int, tmp_path: Path) -> None:
+    """Of a square and what it nearly equals, each is told its own."""
+    pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(seed)
+    x = random.uniform(0.95, 1.05, (8, 32)) * (np.float32(far) if far < 100 else 15)
+    gap = random.uniform(0.2, 2, x.shape)
+    feeds = {"x": x.astype(np.float32)}
+    feeds["c"] = (feeds["x"].astype(np.float64) ** 2 - gap).astype(np.float32)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], name="square"),
+        helper.make_node("Sub", ["square", "c"], ["inside"], name="inside"),
+        helper.make_node("Sqrt", ["inside"], ["root"], name="root"),
+    ]
+    inputs = [onnx_models.value(name, [8, 32]) for name in ("x", "c")]
+    onnx.save(onnx_models.model(nodes, inputs, [onnx_models.value("root")], {}), tmp_path / "m.onnx")
+    report = precision_debug.compare(tmp_path / "m.onnx", run_mode="ort_fp16_sim", inputs=feeds)
+    assert report.explanation is not None
+    told = {one.name: one.evidence for one in report.explanation.culprits if one.cause == "cancellation"}
+    exact = {name: value.astype(np.float64) for name, value in feeds.items()}
+
+    def off(value: Any, other: Any) -> float:
+        return float(np.linalg.norm(other - value) / np.linalg.norm(value))
+
+    for name in told.keys() & exact.keys():
+        held = {**exact, name: feeds[name].astype(np.float16).astype(np.float64)}
+        there = off(exact["x"] ** 2 - exact["c"], held["x"] ** 2 - held["c"])
+        assert told[name]["factor"] == pytest.approx(there / off(exact[name], held[name]), rel=0.05)
+    assert "x" in told
+    assert told["x"]["factor"] != pytest.approx(told["c"]["factor"] if "c" in told else 0.0, rel=0.3)
 
 
 @pytest.mark.parametrize(("constant", "code"), [(-np.inf, "infinite_constant"), (-2.0, "born")])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from report_factory import make_row
 
-from precision_debug.explain import culprits
+from precision_debug.explain import causes, culprits
 from precision_debug.explain.broken_outputs import find_hidden_overflow
 from precision_debug.explain.criteria import LEAST_PART, MATTERS, PART
 from precision_debug.explain.culprits import (
@@ -30,10 +30,21 @@ from precision_debug.explain.effects import Sink
 from precision_debug.explain.introduced import Alone
 from precision_debug.explain.subject import Subject
 from precision_debug.explain.units import BEYOND, LEAST, MOST, error_worth_failing, is_suspicious
+from precision_debug.numbers.born import compute_finite_l2
 from precision_debug.records import Comparison, Effect, Introduced, Row, Status, TensorMeta, TensorStats
 
 UNIT = 2.0**-11  # of float16
 GRAPH = {"a": (), "b": ("a",), "c": ("b",), "y": ("c",)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an error grows to is what the table says: no baseline is there to be run with it."""
+
+    def grows(subject: Any, _alone: Any, name: str, at: str) -> float:
+        return (compute_finite_l2(subject.row_of[at]) or 0.0) / (compute_finite_l2(subject.row_of[name]) or math.inf)
+
+    monkeypatch.setattr(causes, "measure_growth", grows)
 
 
 class Nothing:

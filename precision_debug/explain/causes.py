@@ -16,7 +16,7 @@ import numpy as np
 
 from ..numbers.arrays import as_array
 from ..numbers.blocks import measure_norm
-from ..numbers.born import compute_finite_l2, make_introduced_infinite
+from ..numbers.born import make_introduced_infinite
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..numbers.number_types import PRECISIONS, QUANTISED
@@ -25,6 +25,7 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Introduced
 from .casts import find_cast_cause
 from .criteria import HALF
+from .effects import measure_growth
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
     describe_outlier,
@@ -44,7 +45,6 @@ from .operator_facts import (
     ends_in_sum,
     error_share,
     find_acting_type,
-    find_inherited_error,
     find_largest_input,
     find_weights_in_few_bits,
     is_finer,
@@ -70,11 +70,11 @@ from .undo import (
     count_below,
     find_amplified_constant,
     find_tiny_constant,
-    find_whole_in_float32,
-    find_wrapped_integers,
+    measure_growth_of_constants,
     measure_least_rounding,
 )
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
+from .whole_numbers import find_whole_in_float32, find_wrapped_integers
 
 __all__ = ["find_cause", "with_own_numbers"]
 
@@ -151,8 +151,9 @@ def find_cause(
             subject, alone, name, exact, wrong
         )
         broken = _count_broken(subject, amplifier) if poisons else {}
-        if lost or broken or _enlarges(subject, name, amplifier):
-            code, evidence = lost or _cause_amplified(subject, name, amplifier, broken)
+        factor = 0.0 if lost or broken else measure_growth(subject, alone, name, amplifier) or 0.0
+        if lost or broken or factor >= _LEAST_FACTOR:  # one where an error only shows first does not enlarge it
+            code, evidence = lost or _cause_amplified(subject, amplifier, factor, broken)
             if CAUSES[code].instead.keys() >= {"weight"} and "amplifier" in evidence:
                 evidence = {**evidence, **find_rounded_constant(subject, name, exact, wrong)}
             return code, evidence, keep
@@ -199,22 +200,6 @@ def _count_broken(subject: Subject, amplifier: str) -> Evidence:
         return {}
     more = max(0, numbers.target.nan - numbers.base.nan) + max(0, numbers.target.inf - numbers.base.inf)
     return {"broken": more} if more else {}
-
-
-def _enlarges(subject: Subject, name: str, amplifier: str) -> bool:
-    """Return whether what an operator is given comes out larger; one where an error only shows first does not enlarge
-    it."""
-    return _measure_factor(subject, name, amplifier) >= _LEAST_FACTOR
-
-
-def _measure_factor(subject: Subject, name: str, amplifier: str) -> float:
-    """Return how much larger the error is behind the amplifier than in what it reads; where that is next to nothing,
-    than at the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
-    error = compute_finite_l2(subject.row_of[amplifier]) or 0.0
-    inherited = find_inherited_error(subject, amplifier, name)
-    step = error / inherited if inherited else math.inf
-    own = compute_finite_l2(subject.row_of[name]) or 0.0
-    return step if step >= _LEAST_FACTOR or not own else error / own
 
 
 def _cause_of_lost_results(
@@ -313,7 +298,7 @@ def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wr
         if evidence := rule(one):
             return evidence
     if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
-        return "cancellation", inside
+        return "cancellation", {**inside, "factor": one.found.units}
     beyond = (one.found.units or 0.0) > BEYOND and one.narrow not in WIDE
     if beyond and (rounded := find_amplified_constant(one.case)):
         return "constant_rounded", {**rounded, "units": one.found.units}
@@ -419,9 +404,9 @@ def _cause_in_integers(one: _Operator) -> Told | None:
     if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
         return code, {**evidence, "units": one.found.units}
     if cancelled := subtracts(one.subject, one.name):  # of what it reads each is on a grid of its own size
-        return "cancels", cancelled
+        return "cancels", {**cancelled, "factor": one.found.units or cancelled["factor"]}
     if cancelled := subtracts_inside(one.subject, one.name, (one.found.units or 0.0) / _BEHIND_TWO):
-        return "cancellation", cancelled
+        return "cancellation", {**cancelled, "factor": one.found.units}
     beyond = (one.found.units or 0.0) > BEYOND  # no rounding of these inputs is so large
     if one.subject.quantised_file and beyond and not rounds_inside(one.subject, one.name):
         return "other_arithmetic", {"rel_l2": one.found.rel_l2}
@@ -491,20 +476,25 @@ def _cause_in_float32(one: _Operator) -> Told | None:
 
 def _cause_in_sums(one: _Operator) -> Told | None:
     """Terms that cancel, or more of them than the type adds up well."""
-    if (inside := _subtracts_a_constant(one.subject, one.name)) and (
-        told := _prove_cause(one, "cancellation", inside)
-    ):
+    if told := _prove_cancellation(one, _subtracts_a_constant(one.subject, one.name)):
         return told
     if not one.types & SUM_UP:
         return None
-    if (inside := _cancels_inside(one.subject, one.name, one.constants)) and (
-        told := _prove_cause(one, "cancellation", inside)
-    ):
+    if told := _prove_cancellation(one, _cancels_inside(one.subject, one.name, one.constants)):
         return told
     depth = count_terms(one.subject, one.name, one.constants)
     if depth > 1 and (one.found.units or 0.0) <= _PER_TERM * depth:
         return "long_reduction", {"depth": depth, "units": one.found.units}
     return None
+
+
+def _prove_cancellation(one: _Operator, inside: Evidence) -> Told | None:
+    """Return the cause with how many times the constants' rounding is enlarged: by rounding them alone where that can
+    be run, and else by what the operator is off by beside one rounding."""
+    told = _prove_cause(one, "cancellation", inside) if inside else None
+    if told is None:
+        return None
+    return told[0], {**told[1], "factor": measure_growth_of_constants(one.case) or one.found.units}
 
 
 def _cause_too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
@@ -529,21 +519,18 @@ def _cause_too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     return "inside_body" if types_of(subject, name) & BODIES else "coarse", {"units": found.units}
 
 
-def _cause_amplified(subject: Subject, name: str, amplifier: str, broken: Evidence) -> Told:
+def _cause_amplified(subject: Subject, amplifier: str, factor: float, broken: Evidence) -> Told:
+    """factor: see ``effects.measure_growth``; 0 where what is made of it is no number."""
     row = subject.row_of[amplifier]
     sources = subject.sources(amplifier)
-    factor = _measure_factor(subject, name, amplifier)
-    evidence: Evidence = {
-        "amplifier": amplifier,
-        "amplifier_type": find_acting_type(subject, amplifier),
-        "factor": factor,
-    }
+    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": find_acting_type(subject, amplifier)}
     if broken:
         return "amplified", {**evidence, **broken}
+    evidence["factor"] = factor
     # half of the growth is to be seen at the subtraction; what comes behind it, a factor say, may add as much again
     seen = ends_in_sum(subject, amplifier)
     if inside := subtracts_inside(subject, amplifier, (HALF if seen else HALF * HALF) * factor):
-        return "cancellation", inside
+        return "cancellation", {**inside, "factor": factor}
     if seen and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]
         largest = max((numbers.base.rms or 0.0 for numbers in sizes if numbers is not None), default=0.0)

@@ -32,6 +32,7 @@ __all__ = [
     "list_sinks",
     "measure_error_at",
     "measure_error_without",
+    "measure_growth",
     "measure_token_effects",
     "read_known_sinks",
     "run_plain_sinks",
@@ -212,6 +213,20 @@ def carry_given_errors(
     """Return the same of errors that are given: what a tensor is exactly and wrongly, by its name."""
     got = _run(subject, errors, list(errors), sinks)
     return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+
+
+def measure_growth(subject: Subject, alone: Alone, name: str, at: str) -> float | None:
+    """Return how many times as large an operator's own error, and it alone, is where it arrives, both beside what it is
+    the error of; None where that is no number. Takes two runs of the baseline."""
+    if not _fits(alone, name):
+        return None
+    sinks = [Sink(name=one, squared=0.0, size=0.0) for one in (name, at)]
+    plain, got = (_run(subject, _Errors(alone, names), [name], sinks) for names in ([], [name]))
+    own, arrives = (
+        measure_error_at(subject.bench, plain[one], got[one]) if one in plain and one in got else None
+        for one in (name, at)
+    )  # fmt: skip
+    return arrives / own if own and arrives is not None else None
 
 
 def run_with_errors(

@@ -7,8 +7,8 @@ widened, a channel gets a scale of its own, a constant is exchanged and the oper
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
-from ..protocols import Operators
 from ..records import TensorMeta
 from .introduced import Alone
 from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
@@ -34,8 +33,9 @@ __all__ = [
     "find_coarse_constant",
     "find_saturating_sums",
     "find_tiny_constant",
-    "find_whole_in_float32",
-    "find_wrapped_integers",
+    "list_source_names",
+    "make_exact_evaluator",
+    "measure_growth_of_constants",
     "measure_least_rounding",
     "measure_left_of",
     "measure_left_when",
@@ -396,6 +396,19 @@ def _undo_rounded_constants(case: Case, evidence: Evidence) -> Array | None:
     return case.without_error_of(changed)
 
 
+def measure_growth_of_constants(case: Case) -> float | None:
+    """Return how many times as large the rounding of its constants, and it alone, is in the result, both beside what
+    they are the error of; None where that cannot be run."""
+    held = {weight: next(_list_held_constants(case, weight, everything=True)) for weight in case.constants}
+    plain, got = case.again({}), case.again(held)
+    off = math.hypot(*(_size_of_error(held[key] - value) / (_size_of_error(value) or 1.0)
+                       for key, value in case.constants.items()))  # fmt: skip
+    size = 0.0 if plain is None else _size_of_error(plain)
+    if plain is None or got is None or got.shape != plain.shape or not off or not size:
+        return None
+    return _size_of_error(got - plain) / size / off
+
+
 def _undo_constant_grid(case: Case, evidence: Evidence) -> Array | None:
     weight = evidence["weight"]
     return _choose_best(case, (case.without_error_of({weight: grid}) for grid in _list_grids(case, weight)))
@@ -586,119 +599,9 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
 """By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
 
 
-def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
-    """Return evidence that every whole number that differs is what a narrower type makes of the exact one; {} where
-    none does.
-
-    Either the exact results are wrapped around to that type, or are the end that a processor makes of every number
-    beyond it, or those of the operator whose constants are cut off at its ends, as OpenVINO cuts them: it is computed
-    once more with these, in whole numbers.
-    """
-    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
-    if exact is None or wrong is None or exact.shape != wrong.shape or {exact.dtype.kind, wrong.dtype.kind} - {*"iu"}:
-        return {}
-    exact, wrong = np.asarray(exact), np.asarray(wrong)
-    differ = exact != wrong
-    largest = max(exact[differ].tolist(), key=abs, default=0)
-    case = Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
-    for kind in (np.int32, np.uint32, np.int16, np.uint16, np.int8, np.uint8):
-        if exact.dtype.itemsize <= np.dtype(kind).itemsize:
-            continue
-        evidence = {"type": np.dtype(kind).name, "largest": largest, "count": int(differ.sum()), "elements": exact.size}
-        if np.array_equal(exact[differ].astype(kind).astype(wrong.dtype), wrong[differ]):
-            return evidence
-        ends, end = np.iinfo(kind), np.unique(wrong[differ]).tolist()
-        beyond = (exact[differ] < ends.min) | (exact[differ] > ends.max)
-        if beyond.all() and beyond.size > 1 and len(end) == 1 and end[0] in (ends.min, ends.max):
-            return {**evidence, "end": end[0]}
-        compute = _make_exact_evaluator(case)
-        cut = {
-            key: held for key, value in _list_integer_constants(subject, name).items()
-            if not np.array_equal(held := np.clip(value, ends.min, ends.max), value)
-        }  # fmt: skip
-        found = compute(cut) if compute is not None and cut else None
-        if found is not None and np.array_equal(found.astype(kind).astype(wrong.dtype), wrong):
-            key, held = next(iter(cut.items()))
-            value = _list_integer_constants(subject, name)[key]
-            place = np.argmax(np.abs(value.astype(np.float64) - held))
-            return {**evidence, "constant": key, "value": int(value.flat[place]), "cut": int(held.flat[place])}
-    return {}
-
-
-def find_whole_in_float32(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
-    """Return evidence that a division of whole numbers, or its remainder, was computed in float32: the target's numbers
-    are those that float32 gives, of the inputs as they are or wrapped around to 32 bits; {} where they are not. One
-    inside of a region is computed so alone, and what follows it in whole numbers."""
-    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
-    operators = None if subject.operators_alone is None else subject.operators_alone()
-    if exact is None or wrong is None or exact.shape != wrong.shape or operators is None:
-        return {}
-    case = Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
-    sources = _list_source_names(subject)
-    made = {output: one for one in operators.operators for output in one.outputs}
-    for inner in (meta.name for meta in subject.region_of.get(name, ())):
-        one = made.get(sources.get(inner, inner))
-        if one is None or one.op_type not in _IN_FLOAT32 or len(one.inputs) != 2:
-            continue
-        given = [_find_whole_numbers(case, operators, key) for key in one.inputs]
-        follow = None if inner == name else _make_exact_evaluator(case)
-        if given[0] is None or given[1] is None or (inner != name and follow is None):
-            continue
-        for held in (given[0], given[0].astype(np.int32)):
-            if not any(_gives(inner, each, follow, given[0].dtype, wrong)
-                       for each in _divide_in_float32(one.op_type, held, given[1])):  # fmt: skip
-                continue
-            differ = int((exact != wrong).sum())
-            largest = max(given[0].ravel().tolist(), key=abs, default=0)
-            told: dict[str, Any] = {"count": differ, "elements": exact.size, "largest": largest}
-            told |= {} if inner == name else {"divides": inner}
-            return told if np.array_equal(held, given[0]) else {**told, "type": "int32"}
-    return {}
-
-
-def _divide_in_float32(op_type: str, left: Array, right: Array) -> list[Array]:
-    a, b = left.astype(np.float32), right.astype(np.float32)
-    with np.errstate(all="ignore"):
-        return [found for make in _IN_FLOAT32[op_type] if np.isfinite(found := make(a, b)).all()]
-
-
-def _gives(
-    inner: str, result: Array, follow: Callable[[Mapping[str, Array]], Array | None] | None, kind: Any, wrong: Array
-) -> bool:  # fmt: skip
-    """Return whether a result, with what the region makes of it, is what the target gave."""
-    found = result if follow is None else follow({inner: result.astype(kind)})
-    return found is not None and np.array_equal(found.astype(wrong.dtype), wrong)
-
-
-def _find_whole_numbers(case: Case, operators: Operators, key: str) -> Array | None:
-    """Return the whole numbers that an operator of a region reads: constants, given, or of other operators there."""
-    names = {own: row for row, own in _list_source_names(case.subject).items()}
-    found = operators.constants[key] if key in operators.constants else case.given(names.get(key, key))
-    if found is None and (compute := _make_exact_evaluator(dataclasses.replace(case, name=names.get(key, key)))):
-        found = compute({})
-    return None if found is None or np.asarray(found).dtype.kind not in "iu" else np.asarray(found)
-
-
-_IN_FLOAT32: Mapping[str, tuple[Callable[[Array, Array], Array], ...]] = {
-    "Div": (lambda a, b: np.trunc(a / b), lambda a, b: np.floor(a / b)),
-    "Mod": (lambda a, b: a - b * np.floor(a / b), lambda a, b: a - b * np.trunc(a / b), np.mod, np.fmod),
-}
-"""How engines divide whole numbers in float32, by the operator."""
-
-
-def _list_integer_constants(subject: Subject, name: str) -> dict[str, Array]:
-    """Return the whole numbers among the constants that a region's operators read."""
-    replacer = subject.operators()[0]
-    found = {
-        key: np.asarray(value) for meta in subject.region_of.get(name, ())
-        if (operator := replacer.operator(meta.name)) is not None for key, value in operator.parameters.items()
-    }  # fmt: skip
-    return {key: value for key, value in found.items() if value.dtype.kind in "iu" and value.size}
-
-
 def _make_engine_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """As ``_make_exact_evaluator``, in float64."""
-    exactly = _make_exact_evaluator(case)
+    """As ``make_exact_evaluator``, in float64."""
+    exactly = make_exact_evaluator(case)
     if exactly is None:
         return None
 
@@ -709,13 +612,13 @@ def _make_engine_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array 
     return compute
 
 
-def _make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+def make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
     """Return the region's operators one after the other, in the baseline's own engine, where it runs them alone."""
     operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
     if operators is None:
         return None
     maker = {output: one for one in operators.operators for output in one.outputs if output}
-    own = _list_source_names(case.subject)
+    own = list_source_names(case.subject)
 
     def compute(changed: Mapping[str, Array]) -> Array | None:
         values: dict[str, Array] = {}
@@ -755,7 +658,8 @@ def _make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array |
     return compute
 
 
-def _list_source_names(subject: Subject) -> Mapping[str, str]:
+def list_source_names(subject: Subject) -> Mapping[str, str]:
+    """Return what the source model calls each tensor of the baseline."""
     metas: tuple[TensorMeta, ...] = tuple(subject.tensors)
     return {meta.name: meta.origin or meta.name for meta in metas}
 
