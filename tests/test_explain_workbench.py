@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from precision_debug.explain.workbench import HostWorkbench
+from precision_debug.explain.workbench import _BLOCK, HostWorkbench
 
 NARROW = [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, np.float16]
 
@@ -20,6 +20,19 @@ def test_an_error_is_added_in_narrow_types_too(dtype: Any) -> None:
     made = HostWorkbench().with_error(value, exact, wrong)
     assert made.dtype == np.dtype(dtype)
     assert made.astype(np.float32).tolist() == [1.5, -2.0, 3.0]
+
+
+def test_no_number_of_a_large_tensor_lies_beyond_all_of_it_wherever_the_largest_is() -> None:
+    """It is handled in blocks: a limit of each would cut off more. In Fortran's order as well."""
+    value = np.ones((2, _BLOCK), np.float32)
+    value[1, -1] = 5.0
+    exact, wrong = np.zeros_like(value), np.full_like(value, 3.0)
+    for one in (value, np.asfortranarray(value)):
+        made = HostWorkbench().with_error(one, exact, wrong)
+        assert made.flags.c_contiguous
+        assert made[0].tolist() == [4.0] * _BLOCK
+        assert made[1, -1] == 5.0
+    assert HostWorkbench().with_error(value, exact, wrong[0]) is None, "they do not fit together"
 
 
 def test_what_overflowed_and_what_vanished_is_so_afterwards() -> None:

@@ -22,7 +22,7 @@ from ..search.ranking import rank_groups
 from .answers import labels_by_sample
 from .fix_finder import PATIENCE, PATIENT, FixFinder, names_to_keep
 from .judging import does_metric_ask, iterate_further_samples, make_judging
-from .pasted import Pasted
+from .pasted import CompareAgain
 from .plan import Opening
 from .refuted import note_kept_in_vain
 from .remedies import list_remedies, try_remedy, with_remedy
@@ -48,6 +48,10 @@ _BUILDS = 3
 _WORK = 2 << 30
 """Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
 
+_EXPLAINED = 3
+"""Sets up to which a model is small enough for one more comparison that is explained: it runs the model some tens of
+times, each time with another error in it."""
+
 _REMEDIES = 4
 """Known remedies that are run, each like a set."""
 
@@ -64,7 +68,7 @@ rewritten, and what is chosen is calibrated anew."""
 
 def try_fix(
     spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
-    folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Pasted] | None, foreign: bool,
+    folder: Path, *, sample: int, again: CompareAgain | None, foreign: bool,
     begun: Callable[[ToKeep], None], on_stage: Callable[[Reason], None] = lambda _stage: None,
 ) -> ToKeep | None:  # fmt: skip
     """Return what to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
@@ -137,12 +141,14 @@ def try_fix(
         def kept_too(keys: tuple[str, ...]) -> Mapping[str, Any]:
             return keeps.keep.options(keys)
 
+        strict = criterion.tolerance.given
+        explainable = spec.explain == "full" or work * _EXPLAINED <= _WORK
         trials = Trials(opening, keeps.keep, criterion, calibrating, room)
         finder = FixFinder(
             keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
             again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,
-            pasted=None if again is None or subject.is_step or regions or by_metric
-            else lambda keys: again(kept_too(keys)),
+            pasted=None if again is None or subject.is_step or regions or by_metric or not (strict or explainable)
+            else lambda keys: again(kept_too(keys), explained=not strict),
             of_many=bound_of_many(explanation) or allowed, of_one=min(allowed,
             error_worth_failing(explanation.unit or 0.0)),
             ranking=functools.cache(lambda: rank_groups(keeps.units, subject.rows, explanation)),

@@ -18,7 +18,9 @@ __all__ = ["CompareAgain", "Pasted", "as_pasted", "is_open", "read_pasted"]
 class CompareAgain(Protocol):
     """What comes of one more comparison."""
 
-    def __call__(self, settings: Mapping[str, Any], model: ModelFiles | None = None, /) -> Pasted:
+    def __call__(
+        self, settings: Mapping[str, Any], model: ModelFiles | None = None, /, *, explained: bool = True
+    ) -> Pasted:
         """settings: further ones of the target's. model: what the target runs, None: its own. Raises
         PrecisionDebugError."""
 

@@ -142,8 +142,9 @@ def _record_late_tensors(both: OpenPair, journal: Journal) -> None:
 
 
 def _compare_once_more(
-    work: Comparing, sample: int, settings: Mapping[str, Any], model: ModelFiles | None = None
-) -> Pasted:
+    work: Comparing, sample: int, settings: Mapping[str, Any], model: ModelFiles | None = None, *,
+    explained: bool = True,
+) -> Pasted:  # fmt: skip
     """Return what one more comparison comes to, with further settings of the target's or another model in its place, on
     one sample."""
     options = {**without_saving(work.target.spec.options), **settings}
@@ -154,8 +155,8 @@ def _compare_once_more(
     )  # fmt: skip
     one = dataclasses.replace(
         work.spec, inputs="", samples_axis=None, sample="", save_inputs="", labels="", metric="", metric_drop="",
-        top_k=None, validate=False, compare="", fail_fast=False, explain="fast", find_pass=False,
-        second_opinion=False, repeat=None, run_once=True,
+        top_k=None, validate=False, compare="", fail_fast=False, find_pass=False, second_opinion=False,
+        explain="fast" if explained else "off", repeat=None, run_once=True,
         save_outputs="", save_tensors=None, record="",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(dir=work.folder) as room:
