@@ -151,6 +151,35 @@ def test_another_shape_that_an_operator_gives_itself_is_no_padding(tmp_path: Pat
     assert (evidence["name"], evidence["base"], evidence["target"]) == ("ceil_mode (MaxPool pool)", "1", "0")
 
 
+def test_what_reads_another_shape_through_operators_of_one_kind_is_no_padding(tmp_path: Path) -> None:
+    """Two pools and two products, of which the second pool rounds up: what is behind it has the place that it gave."""
+
+    def pooled(ceil: int) -> Nodes:
+        sizes = [helper.make_node("Constant", [], [name], value_ints=ints)
+                 for name, ints in (("to_three", [1, 8, 16]), ("to_two", [8, 1]), ("to_all", [8, 8]))]  # fmt: skip
+        return [
+            *sizes, helper.make_node("Reshape", ["x", "to_three"], ["r"]),
+            helper.make_node("MaxPool", ["r"], ["block_1/pool"], kernel_shape=[2], strides=[1]),
+            helper.make_node("Tanh", ["block_1/pool"], ["block_1/tanh"]),
+            helper.make_node(
+                "MaxPool", ["block_1/tanh"], ["block_2/pool"], kernel_shape=[2], strides=[2], ceil_mode=ceil,
+            ),
+            helper.make_node("Tanh", ["block_2/pool"], ["block_2/tanh"]),
+            helper.make_node("Transpose", ["block_2/tanh"], ["turned"], perm=[0, 2, 1]),
+            helper.make_node("ReduceMean", ["turned"], ["mean"], axes=[1]),
+            helper.make_node("Reshape", ["mean", "to_two"], ["flat"]),
+            helper.make_node("Expand", ["flat", "to_all"], ["y"]),
+        ]  # fmt: skip
+
+    report = compare(tmp_path, pooled(0), pooled(1))
+    assert not put_together(report, "padding")
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    evidence = first.evidence
+    assert first.cause == "files_differ"
+    assert (evidence["name"], evidence["base"], evidence["target"]) == ("ceil_mode (MaxPool block_2/pool)", "1", "0")
+
+
 # --- padding that constants bring to an output
 
 

@@ -463,3 +463,33 @@ def test_a_constant_of_an_operator_that_the_engine_writes_otherwise_is_told(tmp_
     (only,) = report.explanation.culprits
     assert (only.cause, only.evidence["name"], only.evidence["base"]) == ("files_differ", "b (LSTM h)", 0.0)
     assert only.evidence["left"] < 1e-5
+
+
+@pytest.mark.parametrize("least", [1e-4, 1e-6])
+def test_a_floor_that_only_a_logarithm_shows_is_named(tmp_path: Path, least: float) -> None:
+    """Beside powers of up to 100 either floor is nothing, and the tensor agrees; its logarithm does not."""
+
+    def floored(value: float) -> onnx.ModelProto:
+        random = np.random.default_rng(0)
+        constants = {
+            "least": np.array(value, np.float32), "w1": random.normal(size=(32, 16)).astype(np.float32) / 4,
+            "w2": random.normal(size=(16, 4)).astype(np.float32) / 4,
+        }  # fmt: skip
+        nodes = [
+            helper.make_node("Mul", ["x", "x"], ["power"]), helper.make_node("Max", ["least", "power"], ["floored"]),
+            helper.make_node("Log", ["floored"], ["log"]), helper.make_node("MatMul", ["log", "w1"], ["h"]),
+            helper.make_node("Relu", ["h"], ["a"]), helper.make_node("MatMul", ["a", "w2"], ["y"]),
+        ]  # fmt: skip
+        return onnx_models.model(nodes, [onnx_models.value("x", [8, 32])], [onnx_models.value("y")], constants)
+
+    onnx.save(floored(1e-12), tmp_path / "first.onnx")
+    onnx.save(floored(least), tmp_path / "second.onnx")
+    x = np.random.default_rng(1).normal(size=(8, 32)).astype(np.float32) * 3
+    x[:, ::5] *= 1e-5
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", baseline_model=str(tmp_path / "first.onnx"), run_mode="ort_fp32", baseline="ort_fp32",
+        inputs={"x": x},
+    )  # fmt: skip
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("floored", "files_differ")]
