@@ -63,7 +63,7 @@ _BY_PLAN = 3
 
 _GRAVE = {
     "broken": 6, "changed": 5, "state": 5, "rate": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3, "still": 3,
-    "tiny": 2, "update": 2,
+    "stopped": 3, "tiny": 2, "update": 2,
 }  # fmt: skip
 
 
@@ -73,12 +73,13 @@ class Departure:
 
     what: "broken" (value: elements), "zeros" (share), "larger" or "smaller" (norm), each against ``usual``, the median
     before; "gone": its gradient is there no more; "still": value of its elements never change although they have a
-    gradient; "tiny": the model's updates over its parameters are value; "clipped": the total norm times ``usual``, the
-    loss scale, is always value; "kept": gradients are added to those of the step before, and the norm of all is value,
-    where it was ``usual``; "rate": the learning rate is value, and was usual at most; "update": the same of the
-    model's update over its parameters; "changed": it was changed by value of its size before the step, outside of the
-    optimiser's steps, and "state": what the optimiser keeps of it was, 1 where that is gone; "undecayed": of its
-    elements ``usual`` is not changed by a decay of value.
+    gradient; "stopped": from there on most parameters do not change although they have a gradient, at a learning rate
+    of value, where the model's update was ``usual``; "tiny": the model's updates over its parameters are value;
+    "clipped": the total norm times ``usual``, the loss scale, is always value; "kept": gradients are added to those of
+    the step before, and the norm of all is value, where it was ``usual``; "rate": the learning rate is value, and was
+    usual at most; "update": the same of the model's update over its parameters; "changed": it was changed by value of
+    its size before the step, outside of the optimiser's steps, and "state": what the optimiser keeps of it was, 1 where
+    that is gone; "undecayed": of its elements ``usual`` is not changed by a decay of value.
     parameters: how many have it."""
 
     step: int
@@ -232,16 +233,16 @@ def _find_lasting_departures(steps: Sequence[StepNumbers]) -> list[Departure | N
     """Return what is told by the steps that follow, too; each needs as many as a band does."""
     if len(steps) <= _FEW:
         return []
-    still, tiny = _find_unmoved_parameter(steps), _find_tiny_updates(steps)
-    if still is not None and tiny is not None:  # is it the type of all, or the pace, in which the largest stand first?
-        still, tiny = (still, None) if 2 * still.parameters > tiny.parameters else (None, tiny)
+    still, pace = _find_unmoved_parameter(steps), _find_tiny_updates(steps) or _find_stopped_parameters(steps)
+    if still is not None and pace is not None:  # is it the type of all, or the pace, in which the largest stand first?
+        still, pace = (still, None) if 2 * still.parameters > pace.parameters else (None, pace)
     return [
         _find_clipped_scaled(steps),
         _find_kept_gradients(steps),
         _find_vanished_gradient(steps),
         _find_dead_gradient(steps),
         still,
-        tiny,
+        pace,
         _find_lost_decay(steps),
         _find_change_between(steps, "changed"),
         _find_change_between(steps, "state"),
@@ -324,6 +325,28 @@ def _find_unmoved_parameter(steps: Sequence[StepNumbers]) -> Departure | None:
 
 def _stands(one: ParameterNumbers) -> bool:
     return one.still is not None and one.still > _STILL and one.norm > 0 and bool(one.rate)
+
+
+def _find_stopped_parameters(steps: Sequence[StepNumbers]) -> Departure | None:
+    """Return where most parameters, which moved before, begin to stand up to the end: the rate is 0 for all, as behind
+    the end of a schedule, or rounding takes each update away. A rate of 0 for some is a layer that is frozen."""
+    ended = all(not one.rate for one in steps[-1].parameters.values())
+    standing = [
+        [
+            name for name, one in step.parameters.items()
+            if one.norm > 0 and one.moved == 0 and one.rate is not None and (one.rate > 0) != ended
+        ]
+        for step in steps
+    ]  # fmt: skip
+    most = [2 * len(names) > len(step.parameters) for names, step in zip(standing, steps, strict=True)]
+    if (begin := _find_last_run(most)) is None or begin < _FEW:
+        return None
+    here = steps[begin]
+    name = max(standing[begin], key=lambda one: here.parameters[one].norm)
+    return Departure(
+        step=here.step, parameter=name, what="stopped", value=here.parameters[name].rate or 0.0,
+        usual=float(np.median([_update(step) for step in steps[:begin]])), parameters=len(standing[begin]),
+    )  # fmt: skip
 
 
 def _find_tiny_updates(steps: Sequence[StepNumbers]) -> Departure | None:

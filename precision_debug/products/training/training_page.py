@@ -158,6 +158,19 @@ def _describe_run_departure(found: Departure) -> Text | None:
             f"自第 {found.step} 步起，{name} 有 {format_percent(found.value)} 的元素虽有梯度却不变{affected_zh}："
             "每次更新都小于参数类型舍入步长的一半。请用 float32 保存参数，或提高学习率。",
         )
+    if found.what == "stopped":
+        why, why_zh = (
+            f"at a learning rate of {value} each update is less than half a rounding step of its type. Keep the"
+            " parameters in float32, or raise the learning rate.",
+            f"学习率为 {value}，每次更新都小于其类型舍入步长的一半。请用 float32 保存参数，或提高学习率。",
+        ) if found.value else (
+            "the learning rate is 0: the schedule has ended before the run. Give it the steps of the run.",
+            "学习率为 0：学习率计划先于训练结束。请按训练的步数设定计划。",
+        )  # fmt: skip
+        return Text(
+            f"From step {found.step} on, {name} does not change any more although it has a gradient {affected}: {why}",
+            f"自第 {found.step} 步起，{name} 虽有梯度却不再改变{affected_zh}：{why_zh}",
+        )
     if found.what == "tiny":
         return Text(
             f"From step {found.step} on, an update is {value} of the parameters: nothing is learnt at that pace. Check"
