@@ -78,6 +78,12 @@ class OrtSession:
         self._source = FileOperators(source)
 
     @property
+    def by_threads(self) -> tuple[str, ...]:
+        """Tensors whose kernels give each thread some rows of the batch, and a scale of their own to quantise them."""
+        nodes = ((entry.meta.name, entry.value.node) for entry in self._entries)
+        return tuple(name for name, node in nodes if node is not None and node.op_type == "DynamicQuantizeLSTM")
+
+    @property
     def replacer(self) -> Replacer:
         return self
 

@@ -92,6 +92,18 @@ NOTES: Mapping[str, Wording] = {
         "未能查看各输出的差异是否由不同的判定（top-k、argmax、阈值）造成：{detail}。各输出按数值评判。",
         "Compare with another baseline, or give a tolerance.",
     ),
+    "by_threads": Wording(
+        "What `{name}` is depends on the number of threads: with {there} in place of {here} it is off by {error:.4g}"
+        " (Rel L2), and no output moves.",
+        "`{name}` 的结果取决于线程数：以 {there} 个线程代替 {here} 个时相差 {error:.4g}（相对 L2），各输出不变。",
+    ),
+    "by_threads_to_output": Wording(
+        "What `{name}` is depends on the number of threads: with {there} in place of {here} it is off by {error:.4g}"
+        " (Rel L2), and the output `{at}` by {moved:.4g}.",
+        "`{name}` 的结果取决于线程数：以 {there} 个线程代替 {here} 个时相差 {error:.4g}（相对 L2），输出 `{at}` 相差"
+        " {moved:.4g}。",
+        "Compare with as many threads as it is deployed with.",
+    ),
     "variant_batch": Wording(
         "One sample alone against the same sample as the first of a batch of {count}; of each tensor its own part is"
         " compared.",

@@ -39,6 +39,7 @@ from .plan import Opening, is_across_frameworks
 from .recut import RecutSession
 from .refuted import add_repaired_culprit, withdraw_culprits
 from .remedies import prove_by_remedy, with_agreement
+from .repetition import measure_with_other_threads
 from .second_opinion import with_second_opinion
 from .side import OpenSide
 from .to_keep import open_plain
@@ -314,6 +315,8 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
     if not work.fixes:
         return
     tell_unseen(work, both, subject, explanation)
+    for reason in _measure_threads(work, both.target, subject, explanation):
+        work.note(reason)
     if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     step = find_step_fixes(subject)
@@ -336,6 +339,17 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
         work.journal.write(events.Explained(explanation=overruled))
     if kept is not None:
         work.journal.write(events.KeepFound(to_keep=kept))
+
+
+def _measure_threads(
+    work: Comparing, target: OpenSide, subject: explain.Subject, explanation: Explanation
+) -> tuple[Reason, ...]:
+    """Tell by how much another number of threads moves what a culprit gave, or what is out of bounds."""
+    named = {name for one in explanation.culprits for name in (one.name, *one.keep)}
+    off = {row.name for row in subject.rows if row.status is Status.FAIL}
+    asked = {name for name, base in subject.partner.items() if off and base in named | off}
+    calibrating = work.feed_set.for_target().calibrating
+    return measure_with_other_threads(target, subject.feeds_of_target, asked, calibrating, work.folder)
 
 
 def judge_unseen(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import shutil
@@ -24,19 +25,22 @@ from ..feeds import FeedSet
 from ..inspector import EngineLayer, compare_engines
 from ..numbers import compare
 from ..numbers.arrays import as_array
+from ..numbers.cores import count_available_cores
 from ..numbers.told import Repeats
 from ..observe.hooks import CheckTarget, SaveBaseline
 from ..observe.store import Store
 from ..onnx.without_weights import list_random_operators
 from ..protocols import Feeds, Hook, Session
-from ..reasons import say
+from ..reasons import Reason, say
 from ..records import Comparison, Doubt, Repeated, Row, RunSpec, TensorMeta, Tolerance
+from ..settings import without_saving
 from .journal import Journal
 from .open_pair_run import OpenPair, SampleResult
 from .plan import Opening
 from .side import DRAWS, OpenSide, guard_call
+from .trials import run_outputs
 
-__all__ = ["Repetition", "measure_distance", "run_again"]
+__all__ = ["Repetition", "measure_distance", "measure_with_other_threads", "run_again"]
 
 
 # The target built and run anew, several times: how far its builds are apart, beside its error against the baseline.
@@ -205,6 +209,48 @@ def measure_distance(found: Comparison) -> float:
     if error is None or math.isnan(error):
         return (found.mismatched or 0) / max(1, found.base.elements)
     return error
+
+
+# What an engine computes otherwise with another number of threads.
+
+
+def measure_with_other_threads(
+    target: OpenSide, feeds: Feeds, asked: Collection[str], calibrating: Sequence[Feeds], folder: Path
+) -> tuple[Reason, ...]:
+    """Tell by how much the first tensor that depends on the number of threads moves with another one, and the output
+    that moves most with it; nothing where none does.
+
+    The target's session tells such tensors in ``by_threads``. asked: its tensors that somebody reads of: a culprit's,
+    or out of bounds. One on which nothing of the error hangs is nobody's business, and costs a session."""
+    found = [name for name in getattr(target.session, "by_threads", ()) if name in asked]
+    if not found:
+        return ()
+    here = target.opening.spec.cores or count_available_cores()
+    there, names = 1 if here > 1 else 2, frozenset(found)
+    with tempfile.TemporaryDirectory(prefix="threads-", dir=folder) as room:
+        options = without_saving(target.opening.spec.options)
+        spec = dataclasses.replace(target.opening.spec, cores=there, work_dir=room, options=options)
+        try:
+            plain = run_outputs(target.session, feeds, target.opening.label, names)
+            session = dataclasses.replace(target.opening, spec=spec).open(calibrating)
+            with contextlib.closing(session):
+                other = run_outputs(session, feeds, target.opening.label, names)
+        except PrecisionDebugError:
+            return ()  # then it is not known
+    apart = {name: measure_distance(compare(plain[name], other[name])) for name in plain if name in other}
+    moved = next((name for name in found if apart.get(name)), "")
+    ends = [name for name in apart if name not in names and apart[name]]
+    if not moved:
+        return ()
+    if not ends:
+        return (say("by_threads", name=moved, here=here, there=there, error=apart[moved]),)
+    worst = max(ends, key=lambda name: apart[name])
+    return (
+        say(
+            "by_threads_to_output", name=moved, here=here, there=there, error=apart[moved], at=worst,
+            moved=apart[worst],
+        ),
+    )  # fmt: skip
 
 
 def _ignore_tensor(_op_type: str, _name: str, _tensor: Any, /) -> None:
