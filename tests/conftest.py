@@ -36,8 +36,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Files that take longest begin, so that no core waits for the last of them (--dist loadfile). By CPU seconds; those
-# with frameworks are among them, since in the alphabet most of these stand at the end.
+# Files that take longest begin, so that no core waits for the last of them: a worker runs a file at a time. By CPU
+# seconds; those with frameworks are among them, since in the alphabet most of these stand at the end.
 LONGEST = (
     "test_unseen", "test_packed_folders", "test_torch_replacing", "test_paddle", "test_tokens_transformers",
     "test_torch_gradients", "test_ranks",

@@ -1,8 +1,8 @@
 """pytest --forks N: tests are collected once, and N forks of this process run them, a file at a time.
 
 Each of xdist's workers imports every framework and collects every test; forks have that already. Who has no work takes
-the next file, so that fixtures of a module are made once; where none is left, half of what another has left of its own.
-A fork that dies fails the test that it ran, and another goes on behind it.
+the next file, so that fixtures of a module are made once; where none is left, half of what another has left of its own,
+unless its tests have the mark ``in_order``. A fork that dies fails the test that it ran, and another goes on behind it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import groupby
 from typing import IO, Any, NoReturn
@@ -72,9 +73,10 @@ class _Forks:
 
     def run(self, count: int) -> None:
         """Until all have ended. Raises Interrupted and Failed as a run without forks does."""
-        sizes = [len(list(items)) for _, items in groupby(self._session.items, key=lambda item: item.path)]
+        files = [list(items) for _, items in groupby(self._session.items, key=lambda item: item.path)]
+        whole = [any(item.get_closest_marker("in_order") for item in items) for items in files]
         with tempfile.TemporaryFile() as lock:
-            self._work = _Work(sizes, count, lock)
+            self._work = _Work([len(items) for items in files], whole, count, lock)
             self._run(count)
 
     def _run(self, count: int) -> None:
@@ -150,8 +152,9 @@ class _Work:
 
     Of each worker stand there what it has taken last, and from where to where it has more."""
 
-    def __init__(self, sizes: Sequence[int], workers: int, lock: IO[bytes]) -> None:
-        """sizes: how many tests each file has, in their order."""
+    def __init__(self, sizes: Sequence[int], whole: Sequence[bool], workers: int, lock: IO[bytes]) -> None:
+        """sizes: how many tests each file has, in their order; whole: whether one worker runs all of them."""
+        self._whole = whole
         self._ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
         self._lock = lock
         self._memory = mmap.mmap(-1, 12 * workers + 4)
@@ -181,11 +184,18 @@ class _Work:
         if (number := self._all[-1]) < len(self._ends):
             self._all[-1] += 1
             return (self._ends[number - 1] if number else 0), self._ends[number]
-        rests = [(self._all[place + 2] - self._all[place + 1], place) for place in range(0, len(self._all) - 1, 3)]
+        rests = [
+            (0 if self._is_whole(begin) else self._all[place + 2] - begin, place)
+            for place in range(0, len(self._all) - 1, 3) for begin in [self._all[place + 1]]
+        ]  # fmt: skip
         rest, place = max(rests)
         end = self._all[place + 2]
         self._all[place + 2] -= (rest + 1) // 2
         return self._all[place + 2], end
+
+    def _is_whole(self, test: int) -> bool:
+        number = bisect(self._ends, test)
+        return number < len(self._ends) and self._whole[number]
 
 
 class _Teller:

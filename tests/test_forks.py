@@ -99,3 +99,29 @@ def test_who_has_no_file_left_takes_half_of_anothers_rest(tmp_path: Path) -> Non
     ran = [int(line) for line in (tmp_path / "ran").read_text(encoding="utf-8").splitlines()]
     assert sorted(ran) == [number for number in range(24) if number not in (5, 17)]
     assert ran[0] > 1
+
+
+_IN_ORDER = r"""
+import os
+import time
+from pathlib import Path
+import pytest
+
+@pytest.mark.in_order
+@pytest.mark.parametrize("number", range(6))
+def test_whole(number):
+    with Path(__file__).with_name("pids").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(0.05)  # another has time to take some
+"""
+
+
+def test_what_goes_on_from_one_another_stays_with_one_fork(tmp_path: Path) -> None:
+    """As the blocks of a document do, in one folder."""
+    (tmp_path / "test_whole.py").write_text(_IN_ORDER, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text("from forks import pytest_addoption, pytest_runtestloop\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = in_order\n", encoding="utf-8")
+    done = run_python("-m", "pytest", "-q", "--forks", "3", "-p", "no:cacheprovider", "-o",
+                      f"pythonpath={ROOT / 'tests'} {ROOT}", str(tmp_path), cwd=tmp_path)  # fmt: skip
+    assert "6 passed" in done.stdout, done.stdout + done.stderr
+    assert len(set((tmp_path / "pids").read_text(encoding="utf-8").split())) == 1

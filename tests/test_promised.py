@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,9 @@ def test_both(): pass
 def test_bfloat16(): assert {right!r}, "it begins so"
 """
 
+HERE = Path(__file__).parent
+PATHS = os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parent / "backends")))
+
 
 def run(
     folder: Path, name: str, *arguments: str, module: str = "", second: str = "", has: str = "avx512_bf16",
@@ -32,7 +36,9 @@ def run(
 ) -> dict[str, str]:  # fmt: skip
     """Outcomes of a pytest of its own, with this checkout's options, on a CPU that has one flag."""
     (folder / "conftest.py").write_text(
-        "import outcomes\nfrom outcomes import pytest_addoption, pytest_configure, pytest_runtest_setup\n"
+        "import forks, outcomes\nfrom forks import pytest_runtestloop\n"
+        "from outcomes import pytest_configure, pytest_runtest_setup\n"
+        "def pytest_addoption(parser):\n    outcomes.pytest_addoption(parser)\n    forks.pytest_addoption(parser)\n"
         "from pathlib import Path\noutcomes.LONG = Path('long.txt')\n"
         f"outcomes._flags_of_the_cpu = lambda: {{{has!r}}}\n"
         "def pytest_collection_modifyitems(config, items):\n"
@@ -46,7 +52,7 @@ def run(
     (folder / "test_x.py").write_text(TESTS.format(module=module, second=second, hardware=hardware, right=right))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--outcomes={name}", *arguments],
-        cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parent)}, capture_output=True,
+        cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": PATHS}, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
     known = right and hardware == "avx512_bf16"
@@ -54,7 +60,7 @@ def run(
     return read(folder / name)
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
+@pytest.mark.parametrize("more", [(), ("--forks", "2")], ids=["one process", "two forks"])
 def test_what_passed_without_frameworks_does_not_run_again(more: tuple[str, ...], tmp_path: Path) -> None:
     one, some, both = "test_x.py::test_one", "test_x.py::test_some", "test_x.py::test_both"
     other = {"test_x.py::test_bfloat16": "passed", "test_y.py::test_one": "passed"}
@@ -74,7 +80,7 @@ def test_what_passed_without_frameworks_does_not_run_again(more: tuple[str, ...]
     assert broken([one], [{one: "failed"}])[1] == [f"{one}: failed"]
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
+@pytest.mark.parametrize("more", [(), ("--forks", "2")], ids=["one process", "two forks"])
 def test_a_machine_without_the_declared_hardware_breaks_no_promise(more: tuple[str, ...], tmp_path: Path) -> None:
     name = "test_x.py::test_bfloat16"
     here = run(tmp_path, "here", *more, has="another")
@@ -104,7 +110,7 @@ def test_what_is_promised_is_in_the_tree(root: Path) -> None:
         assert not test or f"def {test.partition('[')[0]}(" in text or "backend_contract" in text, name
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
+@pytest.mark.parametrize("more", [(), ("--forks", "2")], ids=["one process", "two forks"])
 def test_what_was_left_out_as_long_runs_with_the_frameworks(more: tuple[str, ...], tmp_path: Path) -> None:
     """Also of a file of which all else has passed."""
     some, other = "test_x.py::test_some", "test_y.py::test_one"

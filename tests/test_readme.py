@@ -109,6 +109,7 @@ def _label(block: Block) -> str:
 
 
 # a Chinese document's blocks are the English one's, see test_both_languages_say_the_same
+@pytest.mark.in_order
 @pytest.mark.parametrize(
     "block", [b for d in DOCUMENTS if d not in TRANSLATED.values() for b in blocks_of(d) if b.runs], ids=_label
 )
