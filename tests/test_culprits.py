@@ -172,7 +172,6 @@ def test_a_decision_that_flips_is_far() -> None:
     assert not accused({"a": 0.1}, {"a": Introduced(name="a", method="isolated", elements=4, flips=0)})
 
 
-ERRORS = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
 TWO = {"a": (), "b": (), "y": ("a", "b")}
 
 

@@ -31,8 +31,6 @@ from precision_debug.errors import BackendError, InputError, ModelError, UsageEr
 from precision_debug.records import ModelFiles, SessionSpec, Status
 from precision_debug.report.model import Report
 
-MODELS = Path(torch_models.__file__)
-
 
 class Plain(TorchDispatchMode):
     """What torch itself calls, without our backend."""

@@ -291,12 +291,6 @@ def summed_in_half(out: Any) -> Any:
     return (each.half() if low() else each).sum().float() / 9000 / len(out)
 
 
-def masked(x: Any) -> Any:
-    scores = x @ x.transpose(-1, -2)
-    scores = scores + torch.full_like(scores, -1e5).triu(1)
-    return scores.to(x.dtype).softmax(-1) @ x
-
-
 def softplus_inverse(x: Any) -> Any:
     y = F.softplus(x)
     return torch.log(torch.expm1(y.to(torch.bfloat16) if low() else y)).to(x.dtype) + x

@@ -34,7 +34,6 @@ ONE: dict[str, Any] = {"step": "backward", "loss_scale": 1}
 CANCELS = ("cancellation", "amplified", "cancels")
 OVER = ("overflow", "gradient_overflow", "born")
 UNDER = ("underflow", "gradient_underflow", "epsilon_lost")
-OTHER = ("other_arithmetic",)
 
 
 @dataclass(frozen=True, kw_only=True)
