@@ -18,7 +18,7 @@ from precision_debug.protocols import Executed
 from precision_debug.report.blame import sentence_of
 from precision_debug.report.model import Report
 from precision_debug.report.tried import describe_option
-from precision_debug.search.fix import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep
 
 F = np.float32
 
@@ -229,7 +229,10 @@ def test_torch_modules(kind: str, tmp_path: Path) -> None:
 def test_what_nobody_sees_run_in_the_low_precision_is_not_counted() -> None:
     """torchao's operators look like float32 ones: "0 of 9 operators still run in INT8" would say that none does."""
     was, still = (Executed(low=0, of=of, precision="INT8") for of in (12, 9))
-    tried = TriedFix(state="mended", before=0.1, after=0.01, allowed=0.02, was=was, still=still)
-    said = describe_option(ToKeep(option="--option x", keys=("gate",), of=4, unit="module", tried=tried), "torch_int8")
+    kept = ToKeep(
+        option="--option x", keys=("gate",), of=4, unit="module", state="mended", before=0.1, after=0.01, allowed=0.02,
+        was=was, still=still,
+    )  # fmt: skip
+    said = describe_option(kept, "torch_int8")
     assert "still run" not in said.en
     assert "运行" not in said.zh

@@ -38,7 +38,7 @@ from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
 from precision_debug.run.side import OpenSide
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search.fix import Evaluation, Fix, KeptUnit, ToKeep, TradePoint, TriedFix
+from precision_debug.search.fix import Evaluation, Fix, KeptUnit, ToKeep, TradePoint
 from precision_debug.search.offer import FixRule
 from precision_debug.search.units import Units
 from precision_debug.settings import Setting
@@ -93,23 +93,21 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Report]:
     return ask
 
 
-def kept_in(report: Report) -> tuple[ToKeep, TriedFix, Executed, Executed]:
+def kept_in(report: Report) -> tuple[ToKeep, Executed, Executed]:
     """What such a comparison keeps, what came of it, and what ran in INT8 before and then."""
     kept = report.to_keep
     assert kept is not None
-    tried = kept.tried
-    assert tried is not None
-    assert tried.was is not None
-    assert tried.still is not None
-    return kept, tried, tried.was, tried.still
+    assert kept.was is not None
+    assert kept.still is not None
+    return kept, kept.was, kept.still
 
 
 def test_what_was_rounded_before_the_culprit_is_kept_with_few_runs(once: Callable[..., Report]) -> None:
     """The convolution with its bias is named; keeping that alone is enough."""
-    kept, tried, was, still = kept_in(once(2, brought_back=False))
-    assert tried.state == "mended"
+    kept, was, still = kept_in(once(2, brought_back=False))
+    assert kept.state == "mended"
     assert kept.keys == ("last",)
-    assert tried.runs <= 5
+    assert kept.runs <= 5
     assert was.low > still.low > 0
 
 
@@ -120,8 +118,8 @@ def test_the_comparisons_own_calibration_serves_the_sets_that_are_tried(
     nncf = pytest.importorskip("nncf", reason="nncf is not installed")
     calls, quantize = [], nncf.quantize
     monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(0) or quantize(*given, **named))
-    _, tried, _, _ = kept_in(in_int8(tmp_path, 2, brought_back=False))
-    assert tried.runs > 1
+    kept, _, _ = kept_in(in_int8(tmp_path, 2, brought_back=False))
+    assert kept.runs > 1
     assert len(calls) in {2, 3}  # one that comes to something else where it is calibrated anew is run once more
 
 
@@ -155,11 +153,10 @@ def test_an_error_of_many_operators_is_offered_what_helped_too(once: Callable[..
     report = once(8, brought_back=True)
     kept = report.to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.state in {"mended", "lessened"}
-    assert kept.tried.after is not None
-    assert kept.tried.before is not None
-    assert kept.tried.after <= kept.tried.before / 2
+    assert kept.state in {"mended", "lessened"}
+    assert kept.after is not None
+    assert kept.before is not None
+    assert kept.after <= kept.before / 2
     assert kept.option.startswith("--option 'nodes_to_exclude=")
     assert any(one.en.startswith("Tried: keeping ") for one in lead_sentences(report))
     labels = [line[0].text for line in blame(report).lines]
@@ -202,11 +199,11 @@ def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> No
         TradePoint(what="curve", kept=2, error=0.0481, passes=False),
         TradePoint(what="curve", kept=4, error=0.0108, passes=True),
     )  # fmt: skip
-    tried = TriedFix(
-        state="mended", before=0.048, after=0.0043, allowed=0.0482, trade=points,
+    given_up = ToKeep(
+        option="--option a", keys=tuple("abcdefg"), of=8, state="mended", before=0.048, after=0.0043, allowed=0.0482,
+        trade=points,
         was=Executed(low=10, of=16, precision="INT8"), still=Executed(low=1, of=16, precision="INT8"),
     )  # fmt: skip
-    given_up = ToKeep(option="--option a", keys=tuple("abcdefg"), of=8, tried=tried)
     said = describe_tried(dataclasses.replace(report, to_keep=given_up))
     assert said is not None
     assert begins_approved(said.en)
@@ -216,8 +213,8 @@ def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> No
     assert of_types is not None  # beside it stand operators that still run low: types are no number of these
     assert holds_approved(of_types.en, 3)
     assert "只保留 2 种算子类型时误差为 0.0481，4 种算子类型时误差为 0.0108" in of_types.zh
-    half = dataclasses.replace(tried, still=Executed(low=5, of=16, precision="INT8"))
-    said = describe_tried(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, tried=half)))
+    half = dataclasses.replace(given_up, still=Executed(low=5, of=16, precision="INT8"))
+    said = describe_tried(dataclasses.replace(report, to_keep=half))
     assert said is not None
     assert "giving up" not in said.en
 
@@ -248,8 +245,11 @@ def test_a_search_that_gives_up_most_of_int8_says_so(tmp_path: Path) -> None:
 def test_the_time_of_a_fix_stands_between_nothing_and_everything_kept(tmp_path: Path) -> None:
     model, feeds = a_wide_channel(tmp_path, 1, brought_back=False)
     report = precision_debug.compare(model, run_mode="ort_fp16_sim", inputs=feeds)
-    tried = TriedFix(state="mended", before=0.1, after=0.01, allowed=0.03, slower=1.2, whole_slower=1.92)
-    said = describe_tried(dataclasses.replace(report, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried)))
+    kept = ToKeep(
+        option="a", keys=("a",), of=8, state="mended", before=0.1, after=0.01, allowed=0.03, slower=1.2,
+        whole_slower=1.92,
+    )  # fmt: skip
+    said = describe_tried(dataclasses.replace(report, to_keep=kept))
     assert said is not None
     assert holds_approved(said.en)
     assert "单次运行耗时为不保留时的 1.20 倍（全部保留时为 1.92 倍）" in said.zh
@@ -386,14 +386,14 @@ def test_fixes_say_how_far_they_are_and_end_in_their_time(tmp_path: Path, monkey
 
     monkeypatch.setattr(Journal, "write", heard)
     whole = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
-    assert len(stages) == whole.to_keep.tried.runs > 2
+    assert len(stages) == whole.to_keep.runs > 2
     assert holds_approved(stages[0])
-    assert whole.to_keep.tried.stopped is None
+    assert whole.to_keep.stopped is None
     stages.clear()
     monkeypatch.setattr(fixes, "PATIENCE", 0.0)
     ended = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
-    assert len(stages) == ended.to_keep.tried.runs == 1
-    assert ended.to_keep.tried.stopped == 0.0
+    assert len(stages) == ended.to_keep.runs == 1
+    assert ended.to_keep.stopped == 0.0
     said = describe_tried(ended)
     assert said is not None
     assert "after 0 s" in said.en
@@ -411,9 +411,8 @@ def test_runs_are_left_to_make_a_set_that_helps_smaller() -> None:
     finder = a_finder(96, FixRule(before=[1.0], was=was, allowed=0.1), run)
     named = [Culprit(name=f"n{number}", node="", op_types=("Add",), cause="coarse") for number in (4, 20, 40)]
     found = finder.find(named)
-    assert found.tried is not None
-    assert (found.keys, found.tried.state) == (("n4", "n40"), "lessened")
-    assert found.tried.runs <= 20
+    assert (found.keys, found.state) == (("n4", "n40"), "lessened")
+    assert found.runs <= 20
 
 
 def answering(*errors: tuple[str, float], movers: int = -1, most: int = 12) -> FixFinder:
@@ -496,8 +495,7 @@ def test_what_brings_an_error_within_bounds_is_not_called_no_help(tmp_path: Path
     tried = describe_tried(report)
     assert tried is not None
     assert report.to_keep is not None
-    assert report.to_keep.tried is not None
-    (least,) = report.to_keep.tried.trade
-    assert (least.error or 1) < (report.to_keep.tried.allowed or 0) == 0.1
+    (least,) = report.to_keep.trade
+    assert (least.error or 1) < (report.to_keep.allowed or 0) == 0.1
     assert "as expected" in tried.en
     assert "none of them" not in tried.en

@@ -444,7 +444,7 @@ def test_a_type_that_openvino_chose_is_kept_from_operators_as_one_that_was_asked
     assert report.to_keep is not None
     words = shlex.split(report.to_keep.option)
     assert words[0] == "--option"
-    tried = report.to_keep.tried
+    tried = report.to_keep
     assert tried is not None
     assert tried.was is not None
     assert tried.was.precision == "BF16"

@@ -19,9 +19,9 @@ from precision_debug.records import Culprit, Explanation
 from precision_debug.report.tried import describe_option
 from precision_debug.run import fixes, pipeline
 from precision_debug.run.pasted import Pasted, as_pasted, is_open
-from precision_debug.search.fix import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep
 
-LEFT = TriedFix(state="mended", before=0.4, after=0.05, allowed=0.1)
+LEFT = ToKeep(option="--option a=1", keys=("a",), of=9, state="mended", before=0.4, after=0.05, allowed=0.1)
 
 
 def of(state: str, *names: str, allowed: float, passes: bool = False) -> Pasted:
@@ -32,8 +32,7 @@ def of(state: str, *names: str, allowed: float, passes: bool = False) -> Pasted:
     return Pasted(explanation=Explanation(state=state, at="y", culprits=culprits, allowed=allowed, passes=passes))
 
 
-def said(tried: TriedFix, *, strict: bool = False) -> str:
-    kept = ToKeep(option="--option a=1", keys=("a",), of=9, tried=tried)
+def said(kept: ToKeep, *, strict: bool = False) -> str:
     text = describe_option(kept, "ort_int8", strict=strict, of_many=0.1)
     assert text.zh
     return text.en
@@ -93,13 +92,12 @@ def test_a_tolerance_that_a_tensor_inside_misses_fails_the_pasted_command(tmp_pa
     report = precision_debug.compare(path, **given)
     kept = report.to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.state == "mended"
+    assert kept.state == "mended"
     pasted = precision_debug.compare(path, **given, **kept.settings)
     assert pasted.exit_status == 1
-    assert (kept.tried.pasted, kept.tried.blamed) == (False, "wide")
+    assert (kept.pasted, kept.blamed) == (False, "wide")
     assert pasted.first_mismatch.name == "wide"
-    assert holds_approved(said(kept.tried, strict=True))
+    assert holds_approved(said(kept, strict=True))
 
 
 @pytest.mark.parametrize(("bytes_at_once", "given", "asked"), [
@@ -125,6 +123,5 @@ def test_a_set_is_asked_about_at_the_price_of_a_set(
     monkeypatch.setattr(fixes, "_WORK", bytes_at_once)
     report = precision_debug.compare(path, run_mode="ort_fp16_sim", inputs=feeds, **given)
     assert report.to_keep is not None
-    assert report.to_keep.tried is not None
     assert log.read_text().split() == asked
-    assert (report.to_keep.tried.pasted is None) == (not asked)
+    assert (report.to_keep.pasted is None) == (not asked)

@@ -14,7 +14,7 @@ from precision_debug.protocols import Executed
 from precision_debug.records import Culprit, Explanation, TensorMeta
 from precision_debug.report.blame import diffuse_sentence
 from precision_debug.run.refuted import add_repaired_culprit, note_kept_in_vain, withdraw_culprits
-from precision_debug.search.fix import Evaluation, ToKeep, TradePoint, TriedFix
+from precision_debug.search.fix import Evaluation, ToKeep, TradePoint
 
 ALL = Executed(low=50, of=60, precision="INT8")
 SOME = Executed(low=40, of=60, precision="INT8")
@@ -31,17 +31,15 @@ def point(found: Evaluation) -> TradePoint:
 
 
 def outcome(seen: dict[Any, Evaluation], *, whole: float = 1e-6) -> TradePoint | None:
-    kept = ToKeep(of=60, tried=TriedFix(state="none", before=BEFORE, whole=whole))
+    kept = ToKeep(of=60, state="none", before=BEFORE, whole=whole)
     seen = {units: dataclasses.replace(found, kept=tuple(map(str, units))) for units, found in seen.items()}
-    tried = note_kept_in_vain(kept, seen, THEIRS, BEFORE, ALL, point).tried
-    assert tried is not None
-    return tried.in_vain
+    return note_kept_in_vain(kept, seen, THEIRS, BEFORE, ALL, point).in_vain
 
 
 def kept_in_vain(kept: int, error: float) -> ToKeep:
     return ToKeep(
-        of=222, tried=TriedFix(state="none", in_vain=TradePoint(what="curve", kept=kept, error=error, passes=False))
-    )
+        of=222, state="none", in_vain=TradePoint(what="curve", kept=kept, error=error, passes=False)
+    )  # fmt: skip
 
 
 CULPRIT = Culprit(
@@ -115,8 +113,7 @@ def test_one_operator_that_takes_two_thirds_of_an_error_is_its_author(
 ) -> None:
     """A real voice detector: "no single culprit" beside a fix of one of 31 operators, which left 16 % of the error."""
     spread = Explanation(state="diffuse", at="y", actual=0.339, unit=0.0195, expected=0.4, allowed=0.1, tried=19)
-    tried = TriedFix(state=state, before=0.339, after=after)
-    kept = ToKeep(of=31, keys=keys, unit="operator", option="--option a=b", tried=tried)
+    kept = ToKeep(of=31, keys=keys, unit="operator", option="--option a=b", state=state, before=0.339, after=after)
     tensors = [TensorMeta(name=f"{node}_out", op_type=node.capitalize(), node=node) for node in ("add", "mul")]
     nobody: Any = None
     subject = Subject(baseline=nobody, target=nobody, feeds={}, rows=(), tensors=tensors, targets={})

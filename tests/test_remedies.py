@@ -24,7 +24,7 @@ from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
 from precision_debug.report.sections import make_slice_section
 from precision_debug.run.remedies import with_remedy
-from precision_debug.search.fix import ENGINE_OPTION, ToKeep, TradePoint, TriedFix
+from precision_debug.search.fix import ENGINE_OPTION, ToKeep, TradePoint
 
 
 def normalised(folder: Path, epsilon: float) -> Graph:
@@ -46,15 +46,14 @@ def test_an_epsilon_that_the_type_can_hold_is_offered_before_operators_that_are_
     report = precision_debug.compare(tmp_path / "norm.onnx", run_mode=mode, inputs=feeds)
     kept = report.to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.state == "mended"
+    assert kept.state == "mended"
     assert set(kept.settings) == {"raise_constants"}
-    assert kept.tried.still == kept.tried.was
+    assert kept.still == kept.was
     assert [one.unit for one in kept.beside] == ["operator"]
     again = precision_debug.compare(tmp_path / "norm.onnx", run_mode=mode, inputs=feeds, **kept.settings)
     assert again.explanation is not None
     assert again.explanation.actual is not None
-    assert again.explanation.actual <= kept.tried.allowed
+    assert again.explanation.actual <= kept.allowed
     told = [line[0].text.en for line in blame(report).lines]
     assert told.count(PASTE.en) == 2
     assert OR.en in told
@@ -86,9 +85,8 @@ def test_a_scale_for_each_channel_is_offered_where_it_mends_and_nothing_can_be_k
     report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=graph.feeds)
     kept = report.to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert (kept.tried.state, dict(kept.settings)) == ("mended", {"per_channel": True})
-    assert kept.tried.before > 10 * kept.tried.after
+    assert (kept.state, dict(kept.settings)) == ("mended", {"per_channel": True})
+    assert kept.before > 10 * kept.after
 
 
 def test_a_constant_that_the_model_lacks_is_an_error(tmp_path: Path) -> None:
@@ -101,8 +99,10 @@ def test_a_constant_that_the_model_lacks_is_an_error(tmp_path: Path) -> None:
 
 
 def kept(state: str, after: float, low: int = 4, **more: Any) -> ToKeep:
-    ran = TriedFix(state=state, before=1.0, after=after, still=Executed(low=low, of=8, precision="INT8"))
-    return ToKeep(option="--option a=b", keys=("a",), of=8, tried=dataclasses.replace(ran, **more))
+    still = Executed(low=low, of=8, precision="INT8")
+    return ToKeep(
+        option="--option a=b", keys=("a",), of=8, state=state, before=1.0, after=after, still=still, **more
+    )  # fmt: skip
 
 
 def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() -> None:
@@ -121,7 +121,7 @@ def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() 
     assert with_remedy(kept("lessened", 0.4), (lessens, False)).unit == ENGINE_OPTION
     assert with_remedy(kept("none", 0.9), (remedy, True)) == remedy
     assert with_remedy(None, (remedy, False)) == remedy
-    assert with_remedy(kept("none", 0.9), None).tried.state == "none"
+    assert with_remedy(kept("none", 0.9), None).state == "none"
     refuted = kept("lessened", 0.4, in_vain=TradePoint(what="curve", kept=1, error=1.0, passes=False))
     assert with_remedy(refuted, (remedy, False)).unit == "operator"
 
@@ -147,8 +147,7 @@ def test_what_packs_unlike_quantities_is_left_out_and_its_slices_are_shown(tmp_p
     assert [one.cause for one in report.explanation.culprits][:1] == ["packed"] if report.explanation else False
     kept = report.to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert (kept.tried.state, set(kept.settings)) == ("mended", {"nodes_to_exclude"})
+    assert (kept.state, set(kept.settings)) == ("mended", {"nodes_to_exclude"})
     assert len(kept.settings["nodes_to_exclude"]) == 1
     again = precision_debug.compare(tmp_path / "head.onnx", run_mode="ort_int8", inputs=feeds, **kept.settings)
     assert not any(row.comparison.lost for row in again.outputs if row.comparison is not None)
@@ -172,8 +171,7 @@ def test_a_later_opset_is_offered_where_its_scale_for_each_channel_mends(tmp_pat
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=7), path)
     kept = precision_debug.compare(path, run_mode="ort_int8", inputs={"x": x.astype(np.float32)}).to_keep
     assert kept is not None
-    assert kept.tried is not None
     assert dict(kept.settings) == {"raise_opset": 13, "per_channel": True}
-    assert kept.tried.before > 3 * kept.tried.after
+    assert kept.before > 3 * kept.after
     exec(kept.text)
     assert onnx.load(tmp_path / "old.opset13.onnx").opset_import[0].version == 13

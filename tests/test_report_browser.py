@@ -18,7 +18,7 @@ from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import list_columns
 from precision_debug.report.values import is_newly_broken
-from precision_debug.search.fix import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")
@@ -43,8 +43,7 @@ def explained(rows: int = 300) -> Report:
         state="culprits", method="isolated", culprits=(culprit,), at="logits", budget={row.name: 0.9, "logits": 0.05},
         unit=2.0**-8,
     )  # fmt: skip
-    tried = TriedFix(state="mended", before=0.5, after=1e-3, allowed=1e-2)
-    kept = ToKeep(option=OPTION, keys=("a", "b c"), of=9, tried=tried)
+    kept = ToKeep(option=OPTION, keys=("a", "b c"), of=9, state="mended", before=0.5, after=1e-3, allowed=1e-2)
     return dataclasses.replace(report, explanation=made, to_keep=kept)
 
 

@@ -19,7 +19,7 @@ from precision_debug.report.blame import blame, describe_expectation
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
 from precision_debug.report.tried import describe_tried
-from precision_debug.search.fix import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep
 
 HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}
 
@@ -292,8 +292,8 @@ def test_what_is_expected_is_no_less_than_what_rounding_everywhere_predicts() ->
 def test_what_a_fix_leaves_is_judged_as_a_run_with_it_would_be(
     after: float, state: str, strict: bool, says: str, sagt: str
 ) -> None:
-    tried = TriedFix(state=state, before=0.5, after=after, allowed=0.03)
-    found = report(WRONG, ONE, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried))
+    kept = ToKeep(option="a", keys=("a",), of=8, state=state, before=0.5, after=after, allowed=0.03)
+    found = report(WRONG, ONE, to_keep=kept)
     if strict:
         found = dataclasses.replace(found, spec=dataclasses.replace(found.spec, tolerance=Tolerance(given=True)))
     said = describe_tried(found)
@@ -357,15 +357,18 @@ def test_a_prediction_for_rounding_everywhere_is_not_told_where_most_was_not_see
 def test_the_only_one_is_not_told_as_many() -> None:
     """As seen: "with all 1 operators kept", "1 of 1 operators still run in INT8"."""
     ran = Executed(low=1, of=1, precision="INT8")
-    none = TriedFix(state="none", before=0.4, after=0.4, runs=1, was=ran, whole=0.2, whole_still=ran, whole_ran=True)
-    only = dataclasses.replace(report(WRONG, ONE), to_keep=ToKeep(of=1, tried=none))
+    none = ToKeep(of=1, state="none", before=0.4, after=0.4, runs=1, was=ran, whole=0.2)
+    none = dataclasses.replace(none, whole_still=ran, whole_ran=True)
+    only = dataclasses.replace(report(WRONG, ONE), to_keep=none)
     said = describe_tried(only)
     assert said is not None
     assert "1 set was kept" in said.en
     assert holds_approved(said.en)
     assert "唯一的一个算子保留时" in said.zh
-    half = TriedFix(state="mended", before=0.4, after=0.01, allowed=0.1, was=ran, still=ran)
-    kept = describe_tried(dataclasses.replace(only, to_keep=ToKeep(option="-", keys=("a",), of=1, tried=half)))
+    half = ToKeep(
+        option="-", keys=("a",), of=1, state="mended", before=0.4, after=0.01, allowed=0.1, was=ran, still=ran
+    )  # fmt: skip
+    kept = describe_tried(dataclasses.replace(only, to_keep=half))
     assert kept is not None
     assert "keeping 1 of 1 operator (`a`)" in kept.en
 

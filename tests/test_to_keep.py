@@ -216,7 +216,6 @@ def test_what_the_forward_computes_between_modules_is_kept_without_them(tmp_path
     report = compared(tmp_path, "torch_fp16", ["--model_file", f"{tmp_path / 'net.py'}:build", "--device", "cpu"])
     said = [cell.text for line in blame(report).lines for cell in line]
     assert report.to_keep is not None
-    assert report.to_keep.tried is not None
     if report.to_keep.option:
         assert any("the operations between modules" in text.en for text in said)
         assert any("模块之间的运算" in text.zh for text in said)
@@ -233,8 +232,7 @@ def test_nothing_is_offered_where_only_everything_helps(tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", **graph.feeds)
     report = compared(tmp_path, "ort_fp16_sim", ["--model_file", str(model), "--inputs", str(tmp_path / "feeds.npz")])
     assert report.to_keep is not None
-    assert report.to_keep.tried is not None
-    assert (report.to_keep.option, report.to_keep.tried.state) == ("", "none")
+    assert (report.to_keep.option, report.to_keep.state) == ("", "none")
     assert any(text.en.startswith("No fix was found") for text in lead_sentences(report))
     assert any(text.zh.startswith("未找到修复") for text in lead_sentences(report))
 
@@ -243,8 +241,7 @@ def test_the_sentence_says_what_was_measured(tmp_path: Path) -> None:
     """The error before and after are those of the two runs, and what still runs in float16 is counted."""
     model = planted("dense_overflow", tmp_path)
     before = compared(tmp_path, "ort_fp16_sim", model)
-    assert before.to_keep is not None
-    tried = before.to_keep.tried
+    tried = before.to_keep
     assert tried is not None
     after = compared(tmp_path, "ort_fp16_sim", model, *shlex.split(before.to_keep.option))
     assert tried.before is None  # Inf
@@ -370,11 +367,10 @@ def test_two_operators_are_offered_where_half_of_the_model_would_bring_little_mo
     path = graph.save(tmp_path / "encoder.onnx", outputs)
     kept = precision_debug.compare(path, run_mode="ort_fp16_sim", inputs=graph.feeds).to_keep
     assert kept is not None
-    assert kept.tried is not None
     assert kept.keys == ("node_l2/attn/scores", "node_l2/attn/scaled")
-    assert kept.tried.after is not None
-    assert kept.tried.allowed is not None
-    assert kept.tried.after <= 2 * kept.tried.allowed
+    assert kept.after is not None
+    assert kept.allowed is not None
+    assert kept.after <= 2 * kept.allowed
 
 
 def test_nothing_is_tried_where_the_model_draws_random_numbers(tmp_path: Path) -> None:
@@ -391,15 +387,13 @@ def test_nothing_is_tried_where_the_model_draws_random_numbers(tmp_path: Path) -
     kept = report.to_keep
     assert kept is not None
     assert not kept.option
-    assert kept.tried is not None
-    assert (kept.tried.why.code, kept.tried.runs) == ("fix_random", 0)
+    assert (kept.why.code, kept.runs) == ("fix_random", 0)
 
 
 def test_where_every_operator_is_needed_each_was_left_low(tmp_path: Path) -> None:
     model, _, feeds = CASE["outlier_conv_channel"].make(tmp_path)
     report = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
-    assert report.to_keep is not None
-    tried = report.to_keep.tried
+    tried = report.to_keep
     assert tried is not None
     assert (tried.state, tried.each) == ("none", True)
     assert holds_approved([text.en for text in lead_sentences(report)])
@@ -409,8 +403,7 @@ def test_what_smaller_sets_do_too_does_not_take_all_of_them(tmp_path: Path) -> N
     """Next to nothing runs in INT8, so that no set leaves any of it; five of seven take the error away all the same."""
     model, _, feeds = CASE["outlier_activation"].make(tmp_path)
     report = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds, pre_process=True)
-    assert report.to_keep is not None
-    tried = report.to_keep.tried
+    tried = report.to_keep
     assert tried is not None
     assert (tried.state, tried.each) == ("none", True)
     assert any(point.error is not None and point.error < 0.1 for point in tried.trade)
@@ -426,12 +419,11 @@ def test_a_mask_far_from_the_culprit_is_found_by_leaving_the_rest_low(tmp_path: 
     model, _, feeds = CASE["mask_in_int8"].make(tmp_path)
     kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.state == "mended"
+    assert kept.state == "mended"
     assert len(kept.keys) <= 4
-    assert kept.tried.was is not None
-    assert kept.tried.still is not None
-    assert kept.tried.still.low >= kept.tried.was.low // 2
+    assert kept.was is not None
+    assert kept.still is not None
+    assert kept.still.low >= kept.was.low // 2
 
 
 def test_a_set_that_one_calibration_recommends_in_vain_is_not_the_end(
@@ -451,12 +443,11 @@ def test_a_set_that_one_calibration_recommends_in_vain_is_not_the_end(
     monkeypatch.setattr(FixFinder, "_judged", counted)
     kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.state == "mended"
+    assert kept.state == "mended"
     assert kept.keys == ("y",)
-    assert kept.tried.after is not None
-    assert kept.tried.after < 0.02
-    assert kept.tried.runs == sum(ran)  # those too that are judged anew
+    assert kept.after is not None
+    assert kept.after < 0.02
+    assert kept.runs == sum(ran)  # those too that are judged anew
 
 
 TABLE = """
@@ -491,8 +482,7 @@ def test_what_the_model_itself_holds_is_kept_exact_between_modules(tmp_path: Pat
     model = f"{tmp_path / 'table.py'}:build"
     kept = precision_debug.compare(model, run_mode="torch_bf16", device="cpu").to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert (kept.keys, kept.tried.state) == (("(between)",), "mended")
+    assert (kept.keys, kept.state) == (("(between)",), "mended")
     out = tmp_path / "o.json"
     assert main(["search", "--model_file", model, "--run_mode", "torch_bf16", "--device", "cpu", "--quiet",
                  "--output", str(out)]) == 0  # fmt: skip

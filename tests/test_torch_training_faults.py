@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from precision_debug.records import Tolerance
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.tried import _describe_nothing_found as tried_words
-from precision_debug.search.fix import ToKeep, TriedFix
+from precision_debug.search.fix import ToKeep
 
 
 class Coarse(torch.autograd.Function):
@@ -93,8 +93,8 @@ def test_underflow_is_told_with_the_scale_that_mends_it() -> None:
     assert "now 1" in english
     assert "变为 0" in lead_sentences(report)[0].zh
     assert len(report.explanation.culprits) == 1  # one switch mends them all
-    assert report.to_keep.tried.state == "mended"
-    assert report.to_keep.tried.after < 0.01 < report.to_keep.tried.before
+    assert report.to_keep.state == "mended"
+    assert report.to_keep.after < 0.01 < report.to_keep.before
     scale = report.to_keep.settings["loss_scale"]
     assert report.to_keep.option == f"--option loss_scale={scale:.0f}"
     mended = compared("torch_autocast_fp16", loss=small_loss, step="backward", loss_scale=scale)
@@ -106,14 +106,14 @@ def test_overflow_is_told_with_the_scale_that_holds() -> None:
     first = report.explanation.culprits[0]
     assert first.cause == "gradient_overflow"
     assert "Scale the loss by 2^" in lead_sentences(report)[0].en
-    assert (report.to_keep.tried.state, report.to_keep.tried.before) == ("mended", None)  # NaN or Inf before
+    assert (report.to_keep.state, report.to_keep.before) == ("mended", None)  # NaN or Inf before
 
 
 @pytest.mark.parametrize("mode", ["torch_autocast_bf16", "torch_autocast_fp16"])
 def test_a_coarse_backward_is_found_though_the_loss_is_equal(mode: str) -> None:
     report = compared(mode, coarse=True, step="backward")
     assert report.explanation.culprits[0].name.startswith("backward/act/gelu/")
-    assert (report.to_keep.tried.state, report.to_keep.keys) == ("mended", ("act",))
+    assert (report.to_keep.state, report.to_keep.keys) == ("mended", ("act",))
     assert next(row for row in report.outputs if row.name == "loss").status.value == "pass"
     assert report.exit_status == 1
     forward = compared(mode, coarse=True)
@@ -129,7 +129,7 @@ def test_a_parameter_that_stagnates_is_told() -> None:
     assert "stagnates" in said[0].en
     assert "float32" not in said[0].en  # what helps is said where it was run
     assert holds_approved(said[1].en)
-    assert (report.to_keep.tried.state, report.to_keep.option) == ("mended", "--run_mode torch_autocast_bf16")
+    assert (report.to_keep.state, report.to_keep.option) == ("mended", "--run_mode torch_autocast_bf16")
     assert report.exit_status == 1
 
 
@@ -145,8 +145,11 @@ class Halves(nn.Module):
 @pytest.mark.parametrize(("whole", "each"), [(None, False), (0.3, False), (0.0, True)])
 def test_only_keeping_all_of_them_helps_where_that_was_measured(whole: float | None, each: bool) -> None:
     """It was said where keeping all of them left NaN, and where that was not run."""
-    tried = TriedFix(state="none", before=0.4, after=0.4, runs=10, whole=whole, whole_ran=True, each=True)
-    said = tried_words(ToKeep(unit="module", of=4, tried=tried), tried)
+    said = tried_words(
+        ToKeep(
+            unit="module", of=4, state="none", before=0.4, after=0.4, runs=10, whole=whole, whole_ran=True, each=True
+        )
+    )  # fmt: skip
     assert ("only keeping all" in said.en) is each
     assert ("只有全部保留才有效" in said.zh) is each
 

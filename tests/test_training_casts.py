@@ -82,7 +82,7 @@ def test_what_becomes_0_is_an_underflow(mode: str, kind: str, times: float, shar
     said = lead_sentences(report)
     assert f"is cast to {dtype}: " in said[0].en
     assert "变为 0" in said[0].zh
-    tried = report.to_keep.tried
+    tried = report.to_keep
     assert tried.after < tried.before / 2  # the scale that the sentence asks for was run
     assert any(f"loss scale of {first.evidence['scale']} reduces" in one.en for one in said)
 

@@ -19,7 +19,7 @@ from ..search.fix import ToKeep
 from .model import Report, Verdict, count_coverage
 from .next_step import suggest_for_culprits, suggest_for_diffuse
 from .sections import Cell, Section, plain_cell
-from .tried import UNITS, is_untested
+from .tried import UNITS
 from .values import has_numbers, is_newly_broken
 from .words import count, format_count, format_figure, format_percent, reason_text, recognise, wording_text
 
@@ -190,7 +190,7 @@ def _culprit_sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) 
             " both sides compute here.",
             f"{lost}：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
         )
-    if not is_untested(to_keep):
+    if to_keep is not None and to_keep.state:  # it was run what keeping them brings
         return Text(f"{what} `{culprit.name}` lost the precision:"
                     f" {why.en}.", f"{lost}：{why.zh}。")
     return Text(

@@ -8,7 +8,7 @@ from ..explain import bound_of_many
 from ..explain.criteria import HALF
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
-from ..search.fix import ENGINE_OPTION, UNCOMPILED, ToKeep, TradePoint, TriedFix
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, ToKeep, TradePoint
 from ..search.offer import gives_up_most
 from .model import Report
 from .words import count, explain_reason, format_count, format_figure, were
@@ -23,7 +23,6 @@ __all__ = [
     "describe_still_low",
     "describe_tried",
     "format_error",
-    "is_untested",
 ]  # fmt: skip
 
 UNITS = {
@@ -44,13 +43,13 @@ _SCALE, _MODE = "loss scale", "run mode"
 def describe_tried(report: Report) -> Text | None:
     """Return what a fix that was run brings, or that none was found; None where there was nothing to try."""
     kept = report.to_keep
-    if kept is None or kept.tried is None or report.fix is not None:
+    if kept is None or not kept.state or report.fix is not None:
         return None
-    if kept.tried.state == "none":
-        return _describe_nothing_found(kept, kept.tried)
-    if kept.tried.state == "not tried":
-        why = explain_reason(kept.tried.why)
-        if as_reason(kept.tried.why).code == "fix_ended":
+    if kept.state == "none":
+        return _describe_nothing_found(kept)
+    if kept.state == "not tried":
+        why = explain_reason(kept.why)
+        if as_reason(kept.why).code == "fix_ended":
             return why
         return Text(f"No fix was tried: {why.en}.", f"未尝试修复：{why.zh}。")
     return describe_other_fix(report, kept)
@@ -67,113 +66,111 @@ def describe_other_fix(report: Report, kept: ToKeep) -> Text:
 def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
     """Return what the option to paste keeps, and what came of running it. strict, of_many: see
     ``_describe_whether_passing``."""
-    tried = kept.tried
-    assert tried is not None
     en, zh = _describe_kept(kept)
-    given_up = describe_giving_up(tried.was, tried.still, len(kept.keys), kept.of)
+    given_up = describe_giving_up(kept.was, kept.still, len(kept.keys), kept.of)
     en, zh = f"{given_up.en}{en}", f"{given_up.zh}{zh}"
     other = kept.unit == _MODE  # then it is not in the target's mode
-    of, de = (" of that update", "该更新的") if other and tried.allowed is None else ("", "")
+    of, de = (" of that update", "该更新的") if other and kept.allowed is None else ("", "")
     there, zai = ("", de) if other else (f" in {mode}", f"{mode} 的")
-    what = _describe_error(tried)
-    en += f" reduces {what.en}{of} from {format_error(tried.before)} to {format_error(tried.after)}{there}"
-    zh += f"{'' if other else ' '}后，{zai}{what.zh}从 {_format_error_zh(tried.before)}"
-    zh += f" 降到 {_format_error_zh(tried.after)}"
-    whether = _describe_whether_passing(tried, strict=strict, of_many=of_many)
+    what = _describe_error(kept)
+    en += f" reduces {what.en}{of} from {format_error(kept.before)} to {format_error(kept.after)}{there}"
+    zh += f"{'' if other else ' '}后，{zai}{what.zh}从 {_format_error_zh(kept.before)}"
+    zh += f" 降到 {_format_error_zh(kept.after)}"
+    whether = _describe_whether_passing(kept, strict=strict, of_many=of_many)
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
-    low = describe_still_low(tried.was, tried.still)
+    low = describe_still_low(kept.was, kept.still)
     en, zh = f"{en}{low.en}", f"{zh}{low.zh}"
-    if tried.trade:
+    if kept.trade:
         units = UNITS.get(kept.unit, UNITS["operator"])  # other than those that still run in low precision
         fewer = ", ".join(
             f"{count(point.kept)} leave{'s' if point.kept == 1 else ''} {format_error(point.error)}"
-            for point in tried.trade
+            for point in kept.trade
         )
         shao = "，".join(
-            f"{count(point.kept)} {units.zh}时误差为 {_format_error_zh(point.error)}" for point in tried.trade
+            f"{count(point.kept)} {units.zh}时误差为 {_format_error_zh(point.error)}" for point in kept.trade
         )
         en += f"; of smaller sets of {units.en}, {fewer}"
         zh += f"；只保留 {shao}"
-    if tried.others:
+    if kept.others:
         en += (
-            f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
-            f" {format_error(tried.others_before)} to {format_error(tried.others_after)}"
+            f"; on {count(kept.others)} other input{'s' if kept.others > 1 else ''} from"
+            f" {format_error(kept.others_before)} to {format_error(kept.others_after)}"
         )
-        zh += f"；在另外 {count(tried.others)} 组输入上从 {_format_error_zh(tried.others_before)}"
-        zh += f" 降到 {_format_error_zh(tried.others_after)}"
-    if tried.exact:
-        _, was, then = tried.exact
+        zh += f"；在另外 {count(kept.others)} 组输入上从 {_format_error_zh(kept.others_before)}"
+        zh += f" 降到 {_format_error_zh(kept.others_after)}"
+    if kept.exact:
+        _, was, then = kept.exact
         en += f"; against the same model in float64 the error goes from {format_figure(was)} to {format_figure(then)}"
         zh += f"；与同一模型的 float64 相比，误差从 {format_figure(was)} 变为 {format_figure(then)}"
         if then > _LESS_TRUE * was:
             en += ", so that it agrees with the baseline and is less accurate"
             zh += "，即与基线一致，但精度更低"
-    if tried.slower is not None:
-        en += f"; a run takes {tried.slower:.2f} times as long as with nothing kept"
-        zh += f"；单次运行耗时为不保留时的 {tried.slower:.2f} 倍"
-        if tried.whole_slower is not None:
-            en += f" (with everything kept: {tried.whole_slower:.2f} times)"
-            zh += f"（全部保留时为 {tried.whole_slower:.2f} 倍）"
-    if tried.stopped is not None:
-        en += f"; no smaller set was looked for after {format_figure(tried.stopped)} s"
-        zh += f"；{format_figure(tried.stopped)} 秒后不再查找更小的集合"
+    if kept.slower is not None:
+        en += f"; a run takes {kept.slower:.2f} times as long as with nothing kept"
+        zh += f"；单次运行耗时为不保留时的 {kept.slower:.2f} 倍"
+        if kept.whole_slower is not None:
+            en += f" (with everything kept: {kept.whole_slower:.2f} times)"
+            zh += f"（全部保留时为 {kept.whole_slower:.2f} 倍）"
+    if kept.stopped is not None:
+        en += f"; no smaller set was looked for after {format_figure(kept.stopped)} s"
+        zh += f"；{format_figure(kept.stopped)} 秒后不再查找更小的集合"
     if kept.replaced:
         en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
     return Text(en, zh)
 
 
-def _describe_error(tried: TriedFix) -> Text:
+def _describe_error(kept: ToKeep) -> Text:
     """Return what a set takes off: the error, or what the user's metric loses."""
-    if tried.metric:
-        return Text(f"what `{tried.metric}` loses", f"指标 `{tried.metric}` 的损失")
+    if kept.metric:
+        return Text(f"what `{kept.metric}` loses", f"指标 `{kept.metric}` 的损失")
     return Text("the error", "误差")
 
 
-def _describe_whether_passing(tried: TriedFix, *, strict: bool, of_many: float | None) -> Text:
+def _describe_whether_passing(kept: ToKeep, *, strict: bool, of_many: float | None) -> Text:
     """Say whether the error that is left passes.
 
     strict: by the tolerance that the user gave. of_many: up to which an error is as expected that no single operator
     makes: whether one makes what is left was not asked."""
-    mended = tried.state == "mended"
-    if tried.metric and tried.allowed is not None:
-        limit = format_figure(tried.allowed)
+    mended = kept.state == "mended"
+    if kept.metric and kept.allowed is not None:
+        limit = format_figure(kept.allowed)
         return Text(f", within the {limit} allowed", f"，在允许的 {limit} 以内") if mended else Text(
             f", still more than the {limit} allowed", f"，仍超过允许的 {limit}"
         )
     if strict:
-        if mended and tried.pasted is False:
+        if mended and kept.pasted is False:
             return Text(
-                f", with every output within the tolerance but not `{tried.blamed}` inside, so that the command still"
+                f", with every output within the tolerance but not `{kept.blamed}` inside, so that the command still"
                 " ends out of tolerance",
-                f"，各输出均在容差内，但内部的 `{tried.blamed}` 不在，因此该命令仍以超差结束",
+                f"，各输出均在容差内，但内部的 `{kept.blamed}` 不在，因此该命令仍以超差结束",
             )
         return Text(", within the tolerance", "，在容差内") if mended else Text(
             ", still out of tolerance", "，仍超出容差"
         )
-    if tried.allowed is None:
+    if kept.allowed is None:
         return Text("", "")
-    if tried.pasted is not None and tried.bound is not None:
-        return _as_pasted(tried, tried.bound)
-    bound = tried.allowed if mended else max(tried.allowed, of_many or 0.0)
+    if kept.pasted is not None and kept.bound is not None:
+        return _as_pasted(kept, kept.bound)
+    bound = kept.allowed if mended else max(kept.allowed, of_many or 0.0)
     more = Text("as expected", "符合预期") if mended else Text("still more than expected", "仍高于预期")
-    if not mended and tried.after is not None and tried.after <= bound:
+    if not mended and kept.after is not None and kept.after <= bound:
         more = Text(
             "as expected unless one operator makes most of that", "除非其大部分来自单个算子，否则符合预期"
         )
     return Text(f", {more.en} (up to {format_figure(bound)})", f"，{more.zh}（不超过 {format_figure(bound)}）")
 
 
-def _as_pasted(tried: TriedFix, bound: float) -> Text:
+def _as_pasted(kept: ToKeep, bound: float) -> Text:
     """Return what the command with the option says of what is left; whoever it names has a bound of its own."""
     limit = format_figure(bound)
-    if tried.pasted:
+    if kept.pasted:
         return Text(f", as expected (up to {limit})", f"，符合预期（不超过 {limit}）")
-    if not tried.blamed:
+    if not kept.blamed:
         return Text(f", still more than expected (up to {limit})", f"，仍高于预期（不超过 {limit}）")
     return Text(
-        f", still more than expected of what one operator makes, here `{tried.blamed}` (up to {limit})",
-        f"，仍高于单个算子（此处为 `{tried.blamed}`）造成误差时的预期（不超过 {limit}）",
+        f", still more than expected of what one operator makes, here `{kept.blamed}` (up to {limit})",
+        f"，仍高于单个算子（此处为 `{kept.blamed}`）造成误差时的预期（不超过 {limit}）",
     )
 
 
@@ -222,71 +219,71 @@ def _describe_kept(kept: ToKeep) -> Text:
     return Text(en, "".join([zh, *(one.zh for one in words)]))
 
 
-def _describe_nothing_found(kept: ToKeep, tried: TriedFix) -> Text:
+def _describe_nothing_found(kept: ToKeep) -> Text:
     own = _describe_kept(kept)
-    if kept.unit in OF_THE_ENGINE and tried.runs > 1:
-        runs = count(tried.runs)
+    if kept.unit in OF_THE_ENGINE and kept.runs > 1:
+        runs = count(kept.runs)
         return Text(
             f"No fix was found: of {runs} settings that were run, the best ({own.en}) leaves the error at"
-            f" {format_error(tried.after)}.",
-            f"未找到修复：试运行了 {runs} 种设置，其中最好的（{own.zh}）误差仍为 {_format_error_zh(tried.after)}。",
+            f" {format_error(kept.after)}.",
+            f"未找到修复：试运行了 {runs} 种设置，其中最好的（{own.zh}）误差仍为 {_format_error_zh(kept.after)}。",
         )
     if kept.unit in (_SCALE, _MODE, *OF_THE_ENGINE):
         return Text(
-            f"No fix was found: {own.en} leaves the error at {format_error(tried.after)}.",
-            f"未找到修复：{own.zh}时误差仍为 {_format_error_zh(tried.after)}。",
+            f"No fix was found: {own.en} leaves the error at {format_error(kept.after)}.",
+            f"未找到修复：{own.zh}时误差仍为 {_format_error_zh(kept.after)}。",
         )
-    units, what = UNITS.get(kept.unit, UNITS["operator"]), _describe_error(tried)
-    if tried.metric and tried.others:
-        every = count(tried.others + 1)
+    units, what = UNITS.get(kept.unit, UNITS["operator"]), _describe_error(kept)
+    if kept.metric and kept.others:
+        every = count(kept.others + 1)
         what = Text(f"on each of {every} inputs {what.en}", f" {every} 组输入上{what.zh}")
     en = (
-        f"No fix was found: {format_count(tried.runs, 'set')} {were(tried.runs)} kept in FP32 and run, and none"
+        f"No fix was found: {format_count(kept.runs, 'set')} {were(kept.runs)} kept in FP32 and run, and none"
         f" halves"
-        f" {what.en} of {format_error(tried.before)} while the rest stays in low precision"
+        f" {what.en} of {format_error(kept.before)} while the rest stays in low precision"
     )
     zh = (
-        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把{what.zh}"
-        f" {_format_error_zh(tried.before)}"
+        f"未找到修复：试运行了 {count(kept.runs)} 个保留 FP32 的集合，没有一个能把{what.zh}"
+        f" {_format_error_zh(kept.before)}"
         " 降到一半以下且其余部分仍为低精度"
     )
-    if tried.trade:
-        lefts = [(point, _expected_point(tried, point)) for point in tried.trade]
+    if kept.trade:
+        lefts = [(point, _expected_point(kept, point)) for point in kept.trade]
         en += "; the best of them left " + ", ".join(
             f"{format_error(point.error)} with {count(point.kept)} of {count(kept.of)} kept{so.en}"
             for point, so in lefts
         )
         best = (f"保留 {count(point.kept)} 个时为 {_format_error_zh(point.error)}{so.zh}" for point, so in lefts)
         zh += f"；其中最好的：{'、'.join(best)}"
-    if tried.whole_ran:
+    if kept.whole_ran:
         all_en = f"all {count(kept.of)} {units.en}" if kept.of > 1 else f"the only {units.en.removesuffix('s')}"
         all_zh = f"全部 {count(kept.of)} {units.zh}都" if kept.of > 1 else f"唯一的一{units.zh}"
-        en += f"; with {all_en} kept it is {format_error(tried.whole)}"
-        zh += f"；{all_zh}保留时误差为 {_format_error_zh(tried.whole)}"
-        if tried.whole_still is not None and tried.whole_still.low:
-            low = _describe_low(tried.whole_still)
-            en += f", although {low.en} still {_run(tried.whole_still)} in {tried.whole_still.precision}"
-            zh += f"，但仍有 {low.zh} 个算子以 {tried.whole_still.precision} 运行"
-    half = HALF * (math.inf if tried.before is None else tried.before)
-    if any(point.error is not None and point.error <= half for point in tried.trade):
-        ran = describe_low_before(tried.was)
+        en += f"; with {all_en} kept it is {format_error(kept.whole)}"
+        zh += f"；{all_zh}保留时误差为 {_format_error_zh(kept.whole)}"
+        if kept.whole_still is not None and kept.whole_still.low:
+            low = _describe_low(kept.whole_still)
+            en += f", although {low.en} still {_run(kept.whole_still)} in {kept.whole_still.precision}"
+            zh += f"，但仍有 {low.zh} 个算子以 {kept.whole_still.precision} 运行"
+    half = HALF * (math.inf if kept.before is None else kept.before)
+    if any(point.error is not None and point.error <= half for point in kept.trade):
+        ran = describe_low_before(kept.was)
         en, zh = f"{en}{ran.en}", f"{zh}{ran.zh}"
-    elif tried.each and tried.whole is not None and tried.whole <= half and not any(
-        _expected_point(tried, point).en for point in tried.trade
+    elif kept.each and kept.whole is not None and kept.whole <= half and not any(
+        _expected_point(kept, point).en for point in kept.trade
     ):
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
-    if tried.stopped is not None:
-        en += f"; no further set was run after {format_figure(tried.stopped)} s (--explain full goes on)"
-        zh += f"；{format_figure(tried.stopped)} 秒后未再试运行（--explain full 会继续）"
+    if kept.stopped is not None:
+        en += f"; no further set was run after {format_figure(kept.stopped)} s (--explain full goes on)"
+        zh += f"；{format_figure(kept.stopped)} 秒后未再试运行（--explain full 会继续）"
     return Text(f"{en}.", f"{zh}。")
 
 
-def _expected_point(tried: TriedFix, point: TradePoint) -> Text:
+def _expected_point(kept: ToKeep, point: TradePoint) -> Text:
     """That what a set left is as expected, though no half of what was; "" where it is more."""
-    if tried.allowed is None or point.error is None or point.error > tried.allowed or tried.metric:
+    if kept.allowed is None or point.error is None or point.error > kept.allowed or kept.metric:
         return same("")
-    limit = format_figure(tried.allowed)
+    limit = format_figure(kept.allowed)
     return Text(f", as expected (up to {limit})", f"（符合预期，不超过 {limit}）")
 
 
@@ -342,8 +339,3 @@ def format_error(error: float | None) -> str:
 def _format_error_zh(error: float | None) -> str:
     """Return the same in Chinese."""
     return "NaN 或 Inf" if error is None else format_figure(error)
-
-
-def is_untested(kept: ToKeep | None) -> bool:
-    """Return whether nothing was run that says what keeping the culprits brings."""
-    return kept is None or kept.tried is None

@@ -321,7 +321,7 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     step = find_step_fixes(subject)
     scaled = None if step is None else step.try_on_step(subject, explanation, both.target)
-    if scaled is not None and scaled.tried is not None and scaled.tried.state == "mended":
+    if scaled is not None and scaled.state == "mended":
         work.journal.write(events.KeepFound(to_keep=scaled))
         return
     kept = try_fix(
@@ -331,7 +331,7 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
         begun=lambda known: work.journal.write(events.KeepFound(to_keep=known)),
         on_stage=lambda stage: work.journal.write(events.Stage(text=stage)),
     )  # fmt: skip
-    if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
+    if scaled is not None and (kept is None or kept.state != "mended"):
         kept = scaled  # no module mends it either
     refuted = withdraw_culprits(explanation, kept)
     overruled = add_repaired_culprit(refuted or explanation, kept, subject) or refuted

@@ -22,7 +22,7 @@ from ..explain import is_mended
 from ..explain.criteria import HALF
 from ..protocols import Session
 from ..records import Culprit
-from ..search.fix import Evaluation, ToKeep, TradePoint, TriedFix
+from ..search.fix import Evaluation, ToKeep, TradePoint
 from ..search.growing import search_along_data
 from ..search.offer import (
     FixRule,
@@ -321,7 +321,7 @@ class FixFinder:
         """Return what to tell of a set; where its command still names an operator, with that one kept too if that
         mends it."""
         found = self._to_keep(kept)
-        named = found.tried.blamed if found.tried is not None and found.tried.state == "lessened" else ""
+        named = found.blamed if found.state == "lessened" else ""
         wider = kept | self.keepable.around([named] if named else [])
         if wider != kept and not self._late():
             self.oracle.allow(1)
@@ -329,27 +329,25 @@ class FixFinder:
                 judged = self.oracle.judge(wider)
                 if judged.helps and not judged.gives_up and self._again_so(wider) is not None:
                     more = self._to_keep(wider)
-                    return more if more.tried is not None and more.tried.state == "mended" else found
+                    return more if more.state == "mended" else found
         return found
 
     def _to_keep(self, kept: Kept, *, beside: bool = True) -> ToKeep:
         again = self._again_so(kept)
         assert again is not None
-        tried = self.rule.told(
-            again, runs=self.ran, whole_slower=None if again.slower is None else self._whole_slower(),
+        found = self.rule.told(
+            self.keepable.typed(again.kept), again, runs=self.ran,
+            whole_slower=None if again.slower is None else self._whole_slower(),
             trade=self._trade(len(kept)) if self.oracle.asked[kept].gives_up else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
         again_so = (one for one in list_beside(self.oracle.asked, kept, _OTHERWISE) if beside and self._again_so(one))
-        others = tuple(self._to_keep(one, beside=False) for one in itertools.islice(again_so, 1))
-        return replace(self.keepable.typed(again.kept), tried=self._as_pasted(tried, again.kept), beside=others)
-
-    def _as_pasted(self, tried: TriedFix, keys: tuple[str, ...]) -> TriedFix:
+        found = replace(found, beside=tuple(self._to_keep(one, beside=False) for one in itertools.islice(again_so, 1)))
         strict = self.rule.strict
-        if self.pasted is not None and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
+        if self.pasted is not None and is_open(found, strict=strict, of_one=self.of_one, of_many=self.of_many):
             with contextlib.suppress(PrecisionDebugError):  # then it is not known
-                return as_pasted(tried, self.pasted(keys), strict=strict)
-        return tried
+                return as_pasted(found, self.pasted(again.kept), strict=strict)
+        return found
 
     def _whole_slower(self) -> float | None:
         """Times as long a run takes with everything kept; None where the runs are used up."""
@@ -368,8 +366,10 @@ class FixFinder:
             whole = self._found(every)
         least = min((found.size for kept, found in self.seen.items() if kept != every), default=math.inf)
         stopped = self.patience if self.stopped else None
-        tried = self.rule.told_in_vain(least, whole, runs=self.ran, trade=trade, each=self._each, stopped=stopped)
-        return ToKeep(unit=self.keepable.keep.unit, of=len(self.keepable.every), tried=tried)
+        return self.rule.told_in_vain(
+            least, whole, runs=self.ran, trade=trade, each=self._each, stopped=stopped, unit=self.keepable.keep.unit,
+            of=len(self.keepable.every),
+        )  # fmt: skip
 
 
 def names_to_keep(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:

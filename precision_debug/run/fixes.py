@@ -16,7 +16,7 @@ from ..numbers.number_types import MODEL, is_narrow
 from ..protocols import InRegions
 from ..reasons import Reason, as_reason, say
 from ..records import Explanation, RunSpec
-from ..search.fix import ToKeep, TriedFix
+from ..search.fix import ToKeep
 from ..search.offer import FixRule
 from ..search.ranking import rank_groups
 from .answers import labels_by_sample
@@ -157,7 +157,7 @@ def try_fix(
         )  # fmt: skip
         begun(_note_untried(found, say("fix_ended")))
         kept = _keep_operators(finder, explanation, opening.precision)
-    mended = kept is not None and kept.tried is not None and kept.tried.state == "mended"
+    mended = kept is not None and kept.state == "mended"
     other = try_remedy(
         opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
         calibrating, room, patience=patience, beside=timed,
@@ -223,5 +223,5 @@ def _count_affordable_sets(
 
 
 def _note_untried(found: Keepable, why: Any) -> ToKeep:
-    return ToKeep(unit=found.keep.unit, of=len(found.every), tried=TriedFix(state="not tried", why=why))
+    return ToKeep(unit=found.keep.unit, of=len(found.every), state="not tried", why=why)
 

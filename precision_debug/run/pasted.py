@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from .. import events
 from ..records import Culprit, Explanation, ModelFiles, Row, Status
-from ..search.fix import TriedFix
+from ..search.fix import ToKeep
 from .journal import read_events
 
 __all__ = ["CompareAgain", "Pasted", "as_pasted", "is_open", "read_pasted"]
@@ -70,7 +70,7 @@ def read_pasted(journal: Path) -> Pasted:
     return Pasted(explanation=explanation, failing=next(failing, ""), errors=errors, introduced=introduced)
 
 
-def is_open(tried: TriedFix, *, strict: bool, of_one: float, of_many: float) -> bool:
+def is_open(tried: ToKeep, *, strict: bool, of_one: float, of_many: float) -> bool:
     """Return whether the error at the outputs leaves open what the verdict of the command with a fix is.
 
     What is left passes if nobody makes most of it, and a tolerance that was given holds for every tensor. of_one,
@@ -80,7 +80,7 @@ def is_open(tried: TriedFix, *, strict: bool, of_one: float, of_many: float) -> 
     return tried.after is not None and of_one < tried.after <= of_many
 
 
-def as_pasted(tried: TriedFix, ran: Pasted, *, strict: bool) -> TriedFix:
+def as_pasted(tried: ToKeep, ran: Pasted, *, strict: bool) -> ToKeep:
     """With the verdict of the command that has the option."""
     passes, found = ran.passes(strict=strict), ran.explanation
     named = found.culprits[0].name if found is not None and found.culprits else ""

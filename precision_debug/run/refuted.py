@@ -30,10 +30,10 @@ def note_kept_in_vain(
     seen: the sets that were run. culprits: who is named, with what reads them. before: the error with nothing kept.
     was: in which precision the operators ran then. point: a set as it is told of, run as it would be pasted.
     """
-    tried, named = found.tried, culprits
-    if tried is None or not named or not math.isfinite(before) or not before:
+    named = culprits
+    if not named or not math.isfinite(before) or not before:
         return found
-    works = tried.state in ("mended", "lessened") or (tried.whole is not None and tried.whole <= HALF * before)
+    works = found.state in ("mended", "lessened") or (found.whole is not None and found.whole <= HALF * before)
     most = len(named) / HALF  # more than twice as many are no longer theirs
     sets = [(kept, one) for kept, one in seen.items() if named <= kept and len(kept) <= most]
     errors = [one.error for _, one in sets if one.error is not None]
@@ -44,13 +44,13 @@ def note_kept_in_vain(
     told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
     if told.error is None or LITTLE * told.error < before:
         return found
-    return replace(found, tried=replace(tried, in_vain=told))
+    return replace(found, in_vain=told)
 
 
 def withdraw_culprits(explanation: Explanation, kept: ToKeep | None) -> Explanation | None:
     """Return the explanation without its culprits; None where nothing refutes them."""
-    point = kept.tried.in_vain if kept is not None and kept.tried is not None else None
-    if kept is None or point is None or point.error is None or explanation.state != "culprits":
+    point = kept.in_vain if kept is not None else None
+    if point is None or point.error is None or explanation.state != "culprits":
         return None
     first = explanation.culprits[0]
     if any(one.non_finite or CAUSES[one.cause].fails for one in explanation.culprits):
@@ -72,16 +72,13 @@ def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject:
     takes two thirds of it; or what the user's metric loses. None elsewhere.
 
     One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up."""
-    tried = kept.tried if kept is not None else None
-    if kept is None or tried is None or (explanation.state != "diffuse" and not tried.metric):
+    if kept is None or (explanation.state != "diffuse" and not kept.metric):
         return None
-    one = tried.state == "lessened" and len(kept.keys) == 1
-    if tried.before is None or tried.after is None or not (tried.state == "mended" or one):
-        return None
-    if one and DROP * tried.after > tried.before:
+    one = kept.state == "lessened" and len(kept.keys) == 1
+    if kept.before is None or kept.after is None or not (kept.state == "mended" or one):
         return None
     few = kept.unit == "operator" and 0 < len(kept.keys) <= max(FEW, kept.of // FIFTH)
-    if not few or tried.after > HALF * tried.before:
+    if not few or kept.after > HALF * kept.before or (one and DROP * kept.after > kept.before):
         return None
     made = [meta.name for meta in subject.tensors if meta.node in kept.keys]
     names = [name for name in made if name in subject.row_of] or made  # what is fused is no row of both sides
@@ -89,9 +86,9 @@ def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject:
         return None
     name = max(names, key=lambda one: explanation.budget.get(one, 0.0))  # the first of those that make as much
     own = subject.meta_of[name]
-    told = {"kept": ", ".join(f"`{one}`" for one in names), "before": tried.before, "after": tried.after}
-    evidence = {**told, "metric": tried.metric} if tried.metric else told
-    cause = "metric_lost" if tried.metric else "found_by_repair"
+    told = {"kept": ", ".join(f"`{one}`" for one in names), "before": kept.before, "after": kept.after}
+    evidence = {**told, "metric": kept.metric} if kept.metric else told
+    cause = "metric_lost" if kept.metric else "found_by_repair"
     culprit = Culprit(
         name=name, node=own.node, op_types=(own.op_type,), cause=cause, evidence=evidence,
         confidence="repaired", at=explanation.at, keep=tuple(names),

@@ -25,7 +25,7 @@ from ..protocols import Feeds, Handed, Remedy, Session
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, RunSpec, SessionSpec, TensorMeta
-from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, TriedFix
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep
 from ..search.offer import FixRule, gives_up_most
 from .criterion import Criterion, Sample
 from .fix_finder import PATIENCE, PATIENT
@@ -63,16 +63,19 @@ class _Chosen:
     def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
         return ()
 
-    def told(self, name: str, opening: Opening, tried: TriedFix) -> ToKeep:
-        """Return a setting as a user types it, with what it brought."""
+    def told(self, name: str) -> ToKeep:
+        """Return which setting it is, as a report names it."""
+        modules = self.named[name].modules
+        return ToKeep(
+            unit=UNCOMPILED if modules else ENGINE_OPTION, keys=modules or (name,), of=len(self.named)
+        )  # fmt: skip
+
+    def typed(self, name: str, opening: Opening) -> ToKeep:
+        """Return the same as a user types it."""
         one = self.named[name]
-        unit, keys = (UNCOMPILED, one.modules) if one.modules else (ENGINE_OPTION, (name,))
-        told = ToKeep(unit=unit, keys=keys, of=len(self.named), tried=tried)
-        if tried.state == "none":
-            return told
         return dataclasses.replace(
-            told, option=format_settings(opening.settings, one.settings), settings=dict(one.settings), text=one.text,
-            replaced=tuple(one for one in self.named[name].settings if one in opening.spec.options),
+            self.told(name), option=format_settings(opening.settings, one.settings), settings=dict(one.settings),
+            text=one.text, replaced=tuple(name for name in one.settings if name in opening.spec.options),
         )  # fmt: skip
 
 
@@ -100,7 +103,7 @@ def try_remedy(
     if isinstance(ran, str):
         return None
     kept, remedy, _ = ran
-    return None if kept.tried is None or kept.tried.state == "none" else (kept, remedy.keeps or remedy.wide)
+    return None if kept.state == "none" else (kept, remedy.keeps or remedy.wide)
 
 
 def _run_in_turn(
@@ -140,12 +143,11 @@ def _run_in_turn(
     for name in filter(is_offered, ordered):
         again = run(name, beside)
         if rule.confirms(ran[name].sizes[0], again):
-            return chosen.told(name, opening, rule.told(again, runs=len(ran))), named[name], again
+            return rule.told(chosen.typed(name, opening), again, runs=len(ran)), named[name], again
     if not ran:
         return failed
     best = ordered[0]
-    tried = dataclasses.replace(rule.told(ran[best], runs=len(ran)), state="none")
-    return chosen.told(best, opening, tried), named[best], ran[best]
+    return rule.told(chosen.told(best), ran[best], runs=len(ran), state="none"), named[best], ran[best]
 
 
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
@@ -156,16 +158,16 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
     found: see ``try_remedy``."""
     remedy, keeps = found or (None, False)
-    if kept is None or remedy is None or kept.tried is None or remedy.tried is None:
+    if kept is None or remedy is None:
         return kept if remedy is None else remedy
-    if kept.tried.state not in ("mended", "lessened"):
-        return remedy if kept.tried.in_vain is None else kept
-    both = (kept.tried.state == "mended", remedy.tried.state == "mended")
-    if all(both):
+    if kept.state not in ("mended", "lessened"):
+        return remedy if kept.in_vain is None else kept
+    if kept.state == remedy.state == "mended":
         first = not keeps
     else:
-        first = both[1] or (not both[0] and (remedy.tried.after or 0.0) < (kept.tried.after or 0.0))
-    if first and kept.tried.in_vain is None:
+        better = kept.state != "mended" and (remedy.after or 0.0) < (kept.after or 0.0)
+        first = remedy.state == "mended" or better
+    if first and kept.in_vain is None:
         return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
     return dataclasses.replace(kept, beside=(*kept.beside, remedy))
 
@@ -254,7 +256,7 @@ def with_agreement(
     work = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
     if work > _LARGE and spec.explain != "full":
         why = say("fix_setting_large", gigabytes=work / 1e9)
-        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=TriedFix(state="not tried", why=why))
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), state="not tried", why=why)
     begun()
     opening = dataclasses.replace(target.opening, comparer=None)
     room = folder / "agreeing"
@@ -272,11 +274,10 @@ def with_agreement(
     )  # fmt: skip
     if isinstance(ran, str):
         why = say("fix_setting_failed", detail=ran)
-        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=TriedFix(state="not tried", why=why))
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), state="not tried", why=why)
     kept, chosen, last = ran
-    if exact is not None and kept.tried is not None:
-        exactly = _measure_against_exact(judging, samples[-1], last.sizes[-1])
-        kept = dataclasses.replace(kept, tried=dataclasses.replace(kept.tried, exact=exactly))
+    if exact is not None:
+        kept = dataclasses.replace(kept, exact=_measure_against_exact(judging, samples[-1], last.sizes[-1]))
     return _blame_setting(explanation, kept, chosen), kept
 
 
@@ -309,15 +310,14 @@ def _run_exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
 
 def _blame_setting(explanation: Explanation, kept: ToKeep, chosen: Remedy) -> Explanation:
     """Return what one setting mends has one cause: the first culprit stands for all."""
-    tried = kept.tried
-    if tried is None or tried.state != "mended" or not chosen.cause or not explanation.culprits:
+    if kept.state != "mended" or not chosen.cause or not explanation.culprits:
         return explanation
     evidence: dict[str, Any] = {
-        **chosen.evidence, "switch": chosen.name, "before": math.inf if tried.before is None else tried.before,
-        "after": tried.after, "count": len(explanation.culprits),
+        **chosen.evidence, "switch": chosen.name, "before": math.inf if kept.before is None else kept.before,
+        "after": kept.after, "count": len(explanation.culprits),
     }  # fmt: skip
-    if tried.exact:
-        evidence |= {"exact_base": tried.exact[0], "exact_target": tried.exact[1]}
+    if kept.exact:
+        evidence |= {"exact_base": kept.exact[0], "exact_target": kept.exact[1]}
     first = explanation.culprits[0]
     proven = dataclasses.replace(first, cause=chosen.cause, evidence=evidence, keep=(first.name,), amplifier="")
     return dataclasses.replace(explanation, culprits=(proven,))

@@ -13,7 +13,6 @@ from ..reasons import NOTHING, Reason
 
 __all__ = [
     "ENGINE_OPTION", "STATES", "UNCOMPILED", "Artefact", "Evaluation", "Fix", "KeptUnit", "ToKeep", "TradePoint",
-    "TriedFix",
 ]  # fmt: skip
 
 STATES = ("not needed", "found", "diffuse", "not possible", "unfinished")
@@ -176,14 +175,23 @@ ENGINE_OPTION, UNCOMPILED = "engine option", "uncompiled module"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriedFix:
-    """What came of running the target with something kept.
+class ToKeep:
+    """What keeps the culprits in higher precision in the run mode at hand, as a user types it, and what that brings.
 
-    state: one of
+    option: the words to add to the command; "" where the mode has no such setting, or nothing that was tried brought
+    anything. settings: the same as values, by name. replaced: names of settings that the command has already, and that
+    it takes the place of. unit: "operator", "operator type" or "module"; of what makes an engine compute as its
+    baseline does "engine option" or "uncompiled module". keys: those that it keeps, ``of`` how many there are.
+    switched: what is set for the whole engine beside (see protocols.is_switch). text: the same as lines for a program
+    of the user's, "" where there are none. modes: where there is no such setting, run modes of the same backend and
+    precision that have one; why: what the backend says, or why nothing was run. beside: what else was run and helps,
+    and may be pasted in its place.
+    state: what came of running the target with something kept, one of
         "mended"     every output is as expected of the mode, or within the tolerance
         "lessened"   the error is less than half of what it was, and still above that
         "none"       nothing that was run did so and left something in the low precision
-        "not tried"  nothing was run; ``why`` says why
+        "not tried"  nothing was run
+        ""           there was nothing to try
     before, after: relative L2 error of the worst output, None where it is NaN, Inf or not known; after, in "none": the
     least that was seen. allowed: the error up to which it is as expected. was, still: in which precision the operators
     ran with nothing kept, and with these; None: the engine does not tell. runs: sets that were run.
@@ -201,7 +209,18 @@ class TriedFix:
     culprits kept, where that did nothing. metric: the user's, what it loses being the error of all these; "" another.
     """
 
-    state: str
+    option: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    replaced: tuple[str, ...] = ()
+    unit: str = "operator"
+    keys: tuple[str, ...] = ()
+    switched: tuple[str, ...] = ()
+    of: int = 0
+    modes: tuple[str, ...] = ()
+    why: Reason = NOTHING
+    text: str = ""
+    beside: tuple[ToKeep, ...] = ()
+    state: str = ""
     before: float | None = None
     after: float | None = None
     allowed: float | None = None
@@ -225,32 +244,3 @@ class TriedFix:
     bound: float | None = None
     in_vain: TradePoint | None = None
     metric: str = ""
-    why: Reason = NOTHING
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToKeep:
-    """What keeps the culprits in higher precision in the run mode at hand, as a user types it.
-
-    option: the words to add to the command; "" where the mode has no such setting, or nothing that was tried brought
-    anything. settings: the same as values, by name. replaced: names of settings that the command has already, and that
-    it takes the place of. unit: "operator", "operator type" or "module"; of what makes an engine compute as its
-    baseline does "engine option" or "uncompiled module". keys: those that it keeps, ``of`` how many there are.
-    switched: what is set for the whole engine beside (see protocols.is_switch). text:
-    the same as lines for a program of the user's, "" where there are none. modes: where there is no such setting, run
-    modes of the same backend and precision that have one; why: what the backend says. tried: what it brought on the
-    engine; None where there was nothing to try. beside: what else was run and helps, and may be pasted in its place.
-    """
-
-    option: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    replaced: tuple[str, ...] = ()
-    unit: str = "operator"
-    keys: tuple[str, ...] = ()
-    switched: tuple[str, ...] = ()
-    of: int = 0
-    modes: tuple[str, ...] = ()
-    why: Reason = NOTHING
-    text: str = ""
-    tried: TriedFix | None = None
-    beside: tuple[ToKeep, ...] = ()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..explain.criteria import FEW, FIFTH, HALF, LITTLE, SEVERAL
 from ..protocols import Executed, is_switch
-from .fix import Evaluation, TriedFix
+from .fix import Evaluation, ToKeep
 
 if TYPE_CHECKING:
     from .units import Units
@@ -105,11 +105,11 @@ class FixRule:
         """Return whether a second run comes to the same on the first sample, and helps on all of them."""
         return bool(again.errors) and is_steady(first, again) and self.helps(again)
 
-    def told(self, found: Evaluation, *, runs: int, **more: Any) -> TriedFix:
-        """Return what came of something that is offered. runs: sets or settings that were run until then."""
+    def told(self, kept: ToKeep, found: Evaluation, *, runs: int, state: str = "", **more: Any) -> ToKeep:
+        """Return something that is offered with what came of it. runs: sets or settings that were run until then."""
         sizes = found.sizes[: len(self.before)]
-        return TriedFix(
-            state="mended" if found.held[0] else "lessened", before=finite_or_none(self.before[0]),
+        return replace(
+            kept, state=state or ("mended" if found.held[0] else "lessened"), before=finite_or_none(self.before[0]),
             after=finite_or_none(sizes[0]), allowed=self.allowed,
             was=counts(self.was), still=counts(found.executed), runs=runs, others=len(self.before) - 1,
             others_before=finite_or_none(max(self.before[1:], default=0.0)),
@@ -117,10 +117,10 @@ class FixRule:
             **more,
         )  # fmt: skip
 
-    def told_in_vain(self, least: float, whole: Evaluation | None, **more: Any) -> TriedFix:
+    def told_in_vain(self, least: float, whole: Evaluation | None, **more: Any) -> ToKeep:
         """Return what came of sets of which none is offered. least: the least error that was left. whole: with
         everything kept; None: that was not run."""
-        return TriedFix(
+        return ToKeep(
             state="none", before=finite_or_none(self.before[0]), after=finite_or_none(least), allowed=self.allowed,
             was=counts(self.was), whole=whole.error if whole is not None else None,
             whole_still=counts(whole.executed) if whole is not None else None,

@@ -64,7 +64,7 @@ def main(mode: str, models: list[str]) -> int:
         kept = precision_debug.compare(model, run_mode=mode, inputs=str(Path(model).with_suffix(".npz"))).to_keep
         for count, rough, anew, quick, slow in told[name]:
             print(f"| {name} | {count} | {rough} | {anew} | {quick:.2f} | {slow:.2f} |", flush=True)
-        after = kept.tried.after if kept is not None and kept.tried is not None else None
+        after = kept.after if kept is not None else None
         quick, slow = (sum(one[place] for one in told[name]) for place in (3, 4))
         print(f"| {name} | all; chosen {len(kept.keys) if kept else 0} | | {after} | {quick:.2f} | {slow:.2f} |")
     return 0

@@ -63,14 +63,13 @@ def case(model: Path, inputs: Path, mode: str, seconds: float) -> tuple[str, str
         kept, before = first.to_keep, worst(first)
         if kept is None:
             return "nothing to keep", f"{first.verdict}, error {before:.4g}"
-        if kept.tried is None or not kept.option:
-            state, sets, why = ("no setting", 0, kept.why) if kept.tried is None else (
-                kept.tried.state, kept.tried.runs, kept.tried.why
+        if not kept.state or not kept.option:
+            state, sets, why = ("no setting", 0, kept.why) if not kept.state else (
+                kept.state, kept.runs, kept.why
             )  # fmt: skip
-            whole = kept.tried.whole if kept.tried is not None else None
-            more = "" if whole is None else f", everything kept {whole:.4g}"
+            more = "" if kept.whole is None else f", everything kept {kept.whole:.4g}"
             return "no fix found", f"error {before:.4g}, {state} {why}, {sets} sets{more}"
-        tried = kept.tried
+        tried = kept
         second = ran(model, inputs, mode, shlex.split(kept.option), Path(home), seconds)
         said = math.inf if tried.after is None else tried.after
         if isinstance(second, str):

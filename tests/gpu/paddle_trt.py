@@ -290,8 +290,8 @@ def kept_overflow(folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     # of a comparison: a search's answer would stand in ``fix``
     to_keep = Report.load(folder / "output.json").to_keep
-    tried = None if to_keep is None else to_keep.tried
-    holds = to_keep is not None and tried is not None and tried.state == "mended"
+    tried = to_keep if to_keep is not None and to_keep.state else None
+    holds = tried is not None and tried.state == "mended"
     kept = list(to_keep.settings.get("disable_tensorrt_half_ops", ())) if to_keep is not None and holds else []
     result["tried"] = None if tried is None else [tried.state, tried.before, tried.after, tried.runs, kept]
     code = f"""

@@ -247,7 +247,7 @@ def ask(name: str, verb: str, words: list[str]) -> None:
     report = Report.load(output)
     settings, explanation = settings_of(report), report.explanation
     kept = list(settings.get("keep_layers", ()))
-    fix, tried = report.fix, report.to_keep.tried if report.to_keep else None
+    fix, tried = report.fix, report.to_keep if report.to_keep and report.to_keep.state else None
     told(
         model=name, step=verb or "compare", status=done.returncode, seconds=round(seconds, 1),
         verdict=str(report.verdict), before=report.outputs[0].relative_l2 if report.outputs else None,

@@ -58,9 +58,9 @@ def outcome(model: Any, common: dict[str, Any]) -> tuple[str, str]:
     precision = before.target.precision
     if explanation is None or not any(is_mended(one.cause, precision) for one in explanation.culprits):
         return "", ""
-    if kept is None or kept.tried is None:
+    if kept is None or not kept.state:
         return "no setting", str(kept.why if kept is not None else "")
-    tried = kept.tried
+    tried = kept
     if not kept.option:
         still = tried.whole_still
         more = f"everything kept {tried.whole}, low {still.low}/{still.of}" if still is not None else str(tried.why)

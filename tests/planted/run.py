@@ -90,13 +90,12 @@ def fixed(report: Report) -> tuple[bool, str]:
     """Whether a fix was run and helps, and what became of it. Right also where higher precision mends nothing, and
     where each unit was left in the low precision alone, and nothing but all of them helped."""
     kept = report.to_keep
-    tried = kept.tried if kept is not None else None
     if kept is None or "random" in {one.cause for one in report.explanation.culprits if report.explanation}:
         return True, ""
-    if tried is None:
+    if not kept.state:
         return False, f"no fix was run: {kept.why} {kept.modes}"
-    said = f"{tried.state} {tried.before} -> {tried.after} of {tried.allowed}, {len(kept.keys)} kept {tried.why}"
-    return tried.state in {"mended", "lessened"} or tried.each, said
+    said = f"{kept.state} {kept.before} -> {kept.after} of {kept.allowed}, {len(kept.keys)} kept {kept.why}"
+    return kept.state in {"mended", "lessened"} or kept.each, said
 
 
 def main() -> int:

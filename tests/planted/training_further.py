@@ -896,7 +896,7 @@ def _pasted(one: Case, report: Any) -> str:
     """What the option that a report offers brings: the worst output before and after, as measured; "": none is."""
     kept = report.to_keep
     if kept is None or not kept.option:
-        return f"none ({kept.tried.state if kept.tried is not None else kept.why})" if kept is not None else ""
+        return f"none ({kept.state or kept.why})" if kept is not None else ""
     words = kept.option.split()
     changed = dict(kept.settings)
     if words[0] == "--run_mode":

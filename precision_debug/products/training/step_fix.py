@@ -17,7 +17,7 @@ from ...reasons import say
 from ...reasons.causes import CAUSES
 from ...records import Explanation
 from ...run.side import OpenSide
-from ...search.fix import ToKeep, TriedFix
+from ...search.fix import ToKeep
 
 __all__ = [
     "find_wide_mode",
@@ -115,17 +115,15 @@ def _run_step_with(
         finally:
             session.close()
     except PrecisionDebugError as error:
-        return dataclasses.replace(kept, tried=TriedFix(state="not tried", why=say("fix_failed", detail=str(error))))
+        return dataclasses.replace(kept, state="not tried", why=say("fix_failed", detail=str(error)))
     after = _errors_of_outputs(subject, outputs, wrong)
     mended = all(error <= bounds[name] for name, error in after.items())
     was, now = (_largest_telling_error(errors, bounds, allowed) for errors in (before, after))
     state = "mended" if mended else "lessened" if now < was / 2 else "none"
     return dataclasses.replace(
-        kept, option=kept.option if state != "none" else "",
-        tried=TriedFix(
-            state=state, before=was if math.isfinite(was) else None, after=now if math.isfinite(now) else None,
-            allowed=None if one else allowed, runs=1,
-        ),
+        kept, option=kept.option if state != "none" else "", state=state,
+        before=was if math.isfinite(was) else None, after=now if math.isfinite(now) else None,
+        allowed=None if one else allowed, runs=1,
     )  # fmt: skip
 
 

@@ -51,12 +51,20 @@ def from_dict(plain: Any) -> Report:
             hint="read it with the precision_debug that wrote it, or write it again",
         )
     try:
-        report = _check_kinds(decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED}))
+        told = {key: value for key, value in plain.items() if key not in _DERIVED}
+        report = _check_kinds(decode(Report, {**told, "to_keep": _as_one_record(told.get("to_keep"))}))
         return dataclasses.replace(
             report, rows=tuple(map(_restore_infinite, report.rows))
         )  # an older file has what is left
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise OutputError(f"the report is damaged ({error})", hint="write it again") from error
+
+
+def _as_one_record(kept: Any) -> Any:
+    """Return what is to be kept; what an older file has of trying it in a record inside is beside the rest."""
+    if kept is None:
+        return None
+    return {**kept, **kept.get("tried", {}), "beside": [_as_one_record(one) for one in kept.get("beside", ())]}
 
 
 def _restore_infinite(row: Row) -> Row:
@@ -217,9 +225,9 @@ def _make_head(report: Report) -> dict[str, Any]:
 def _fix(report: Report) -> dict[str, Any] | None:
     """Return what came of trying what is to be pasted: see search.Tried."""
     said = describe_tried(report)
-    if said is None or report.to_keep is None or report.to_keep.tried is None:
+    if said is None or report.to_keep is None:
         return None
-    return {"state": report.to_keep.tried.state, "sentence": said.en, "sentence_zh": said.zh}
+    return {"state": report.to_keep.state, "sentence": said.en, "sentence_zh": said.zh}
 
 
 def _iterate_rows(report: Report) -> Iterator[dict[str, Any]]:
