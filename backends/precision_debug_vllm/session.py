@@ -53,7 +53,6 @@ class VllmSession:
         unties = (say("keeps_its_head"),) if folder.unties else ()
         self.notes: Sequence[Reason] = (say("head_of_all"), say("elsewhere", python=server.python), *unties)
         self.tensors: Sequence[TensorMeta] = self._look(*look)
-        self._op_types = {meta.name: meta.op_type for meta in self.tensors}
         self._types = {meta.name: meta.dtype for meta in self.tensors}
 
     @property

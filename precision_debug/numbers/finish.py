@@ -26,6 +26,7 @@ __all__ = [
     "finish_comparison",
     "finish_declared_metrics",
     "finish_stats",
+    "undo_scale",
     "unravel_index",
 ]
 
@@ -67,15 +68,16 @@ def finish_stats(array: Array, side: SideTotals, scale: int) -> TensorStats:
         elements=array.size,
         min=side.min if finite else None,
         max=side.max if finite else None,
-        mean=_undo_scale(side.sum / finite, scale) if finite else None,
-        rms=_undo_scale(math.sqrt(side.squares / finite), scale) if finite else None,
+        mean=undo_scale(side.sum / finite, scale) if finite else None,
+        rms=undo_scale(math.sqrt(side.squares / finite), scale) if finite else None,
         nan=side.nan,
         inf=side.inf,
         negative_inf=side.negative_inf,
     )
 
 
-def _undo_scale(value: float, scale: int) -> float:
+def undo_scale(value: float, scale: int) -> float:
+    """Return a number times two to a power; inf where that is beyond float64."""
     try:
         return math.ldexp(value, scale)
     except OverflowError:
@@ -107,9 +109,9 @@ def finish_comparison(
         max_abs_index=unravel_index(pairs.max_abs_at, base.shape),
         max_rel=pairs.max_rel if pairs.max_rel_at >= 0 else None,
         max_rel_index=unravel_index(pairs.max_rel_at, base.shape),
-        mean_abs=_undo_scale(pairs.sum_abs / finite, totals.scales.diff) if finite else None,
+        mean_abs=undo_scale(pairs.sum_abs / finite, totals.scales.diff) if finite else None,
         mean_rel=pairs.sum_rel / finite if finite else None,
-        rmse=_undo_scale(math.sqrt(pairs.squares / finite), totals.scales.diff) if finite else None,
+        rmse=undo_scale(math.sqrt(pairs.squares / finite), totals.scales.diff) if finite else None,
         cosine_distance=compute_cosine_distance(totals) if finite else None,
         sqnr_db=compute_sqnr(totals) if finite else None,
         abs_p50=p50,
@@ -164,9 +166,9 @@ def compute_cosine_distance(totals: Totals) -> float | None:
     base, target = math.sqrt(pairs.base_squares), math.sqrt(pairs.target_squares)
     if base == 0 or target == 0:
         return None
-    ratio = _undo_scale(target / base, scales.target - scales.base)
+    ratio = undo_scale(target / base, scales.target - scales.base)
     if 0.5 <= ratio <= 2 and math.isfinite(pairs.squares):
-        error = _undo_scale(pairs.squares / base / target, 2 * scales.diff - scales.base - scales.target)
+        error = undo_scale(pairs.squares / base / target, 2 * scales.diff - scales.base - scales.target)
         distance = (error - (1 - ratio) ** 2 / ratio) / 2
     else:
         distance = 1 - pairs.dot / base / target

@@ -111,7 +111,7 @@ class MergedSide:
         return TensorStats(
             dtype=self.dtype, shape=self.shape, elements=self.elements, min=self.min, max=self.max, nan=self.nan,
             inf=self.inf, negative_inf=self.negative_inf, mean=self.sum.scaled(0, finite) if finite else None,
-            rms=_ldexp(math.sqrt(self.squares.scaled(2 * power, finite)), power) if finite else None,
+            rms=finish.undo_scale(math.sqrt(self.squares.scaled(2 * power, finite)), power) if finite else None,
         )  # fmt: skip
 
 
@@ -233,7 +233,8 @@ class Merged:
             max_rel_index=self.max_rel.index if self.max_rel else None,
             mean_abs=self.sum_abs.scaled(0, finite) if has_sums else None,
             mean_rel=self.sum_rel.scaled(0, finite) if has_sums else None,
-            rmse=_ldexp(math.sqrt(self.squares.scaled(2 * scales.diff, finite)), scales.diff) if has_sums else None,
+            rmse=finish.undo_scale(math.sqrt(self.squares.scaled(2 * scales.diff, finite)), scales.diff)
+            if has_sums else None,
             cosine_distance=finish.compute_cosine_distance(mine) if has_sums else None,
             sqnr_db=finish.compute_sqnr(mine) if has_sums else None,
             abs_p50=quantiles[0], abs_p90=quantiles[1], abs_p99=quantiles[2], abs_p999=quantiles[3],
@@ -317,13 +318,6 @@ def _choose_power(squares: ExactSum) -> int:
         return 0
     top = (squares.mantissa.bit_length() + squares.exponent) // 2
     return 0 if -440 <= top <= 460 else top
-
-
-def _ldexp(value: float, power: int) -> float:
-    try:
-        return math.ldexp(value, power)
-    except OverflowError:
-        return math.inf
 
 
 # Merged totals as JSON values and back, without loss: exact sums travel as text, as no JSON number holds them.

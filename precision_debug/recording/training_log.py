@@ -9,9 +9,11 @@ broken, size, moved, rate, decay, undecayed, still]}}, with "kept": true where a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError, OutputError
 from ..reasons import say
@@ -22,6 +24,7 @@ __all__ = [
     "ParameterNumbers",
     "StepNumbers",
     "begin_log",
+    "compare_left",
     "decode_parameters",
     "encode_parameters",
     "encode_step",
@@ -105,6 +108,30 @@ def begin_log(path: Path) -> None:
     if not is_log(path):
         raise OutputError(say("not_ours"), where=str(path), hint=say("move_or_name"))
     path.write_text("", encoding="utf-8")
+
+
+def compare_left(
+    left: Mapping[tuple[str, str], Any], now: Mapping[tuple[str, str], Any],
+    measure: Callable[[Any, Any], tuple[float, float] | None],
+) -> tuple[dict[str, float], dict[str, float]]:  # fmt: skip
+    """Return the parameters that are others than a step left them, by how much of their size, and those of which the
+    optimiser's state is.
+
+    left, now: some elements of each parameter, and of what of its state ("": of itself). measure: the L2 of what was
+    there and of the change; None where nothing changed."""
+    changed, state = dict[str, float](), dict[str, float]()
+    here = {name for name, _ in now}
+    for (name, what), before in left.items():
+        value = now.get((name, what))
+        if name not in here or (value is not None and value.shape != before.shape):
+            continue  # it is moved no more, or held otherwise
+        measured = (0.0, math.inf) if value is None else measure(before, value)
+        if measured is not None:
+            size, moved = measured
+            found = state if what else changed
+            apart = moved / size if size and math.isfinite(moved) and math.isfinite(size) else 1.0
+            found[name] = max(apart, found.get(name, 0.0))
+    return changed, state
 
 
 def encode_parameters(numbers: StepNumbers) -> dict[str, list[float | int | None]]:

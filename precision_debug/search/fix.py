@@ -28,10 +28,10 @@ class Evaluation:
     kept: keys of units (see units.Unit). mode: the run mode, the simulation's or the target's own.
     error: relative L2 of the worst judged output over all samples, or the metric's; None: NaN, Inf, or it did not run.
     errors, held: the same, and whether it passes, by sample. text: the first mismatch, or why it did not run.
-    seconds: of opening and running. crashed: it took its process with it. others: whether held-out samples pass, where
-    they were run in the same session. milliseconds, bytes: of a run, and of the engine. obeyed: what the engine says of
-    the kept layers. executed: in which precision the operators ran; None: nobody can tell. slower: times as long as a
-    run with nothing kept, the two by turns; None: not timed.
+    seconds: of opening and running. others: whether held-out samples pass, where they were run in the same session.
+    milliseconds, bytes: of a run, and of the engine. obeyed: what the engine says of the kept layers. executed: in
+    which precision the operators ran; None: nobody can tell. slower: times as long as a run with nothing kept, the two
+    by turns; None: not timed.
     """
 
     kept: tuple[str, ...]
@@ -42,7 +42,6 @@ class Evaluation:
     held: tuple[bool, ...] = ()
     text: str = ""
     seconds: float = 0.0
-    crashed: bool = False
     others: tuple[bool, ...] = ()
     milliseconds: float | None = None
     bytes: int | None = None

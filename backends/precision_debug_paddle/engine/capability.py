@@ -17,7 +17,7 @@ from precision_debug.safety import import_path
 from ..reasons import say
 from .framework import import_paddle
 
-__all__ = ["Gpu", "gpu", "gpu_works", "missing", "tensorrt_version", "versions"]
+__all__ = ["Gpu", "gpu", "missing", "tensorrt_version", "versions"]
 
 
 _INSTALL = "https://www.paddlepaddle.org.cn/install"
@@ -86,12 +86,6 @@ def _kernels_work() -> bool:
         child.kill()
         child.communicate()
         return False
-
-
-def gpu_works() -> bool:
-    """Return whether there is a GPU on which Paddle's own kernels work."""
-    card = gpu()
-    return card is not None and card.works
 
 
 def tensorrt_version() -> tuple[int, ...]:

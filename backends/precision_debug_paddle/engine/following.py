@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import OutputError
-from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, begin_log, encode_step
+from precision_debug.recording.training_log import (
+    LOG,
+    SMALLEST,
+    ParameterNumbers,
+    StepNumbers,
+    begin_log,
+    compare_left,
+    encode_step,
+)
 
 from .framework import sparse_values
 
@@ -84,7 +92,8 @@ class _Follower:
             result = self._own(own, args, kwargs)
             self._end_step()
             return result
-        scale, (changed, state) = self._scale(), self._compare_left()
+        now = dict(self._iterate_samples()) if self._left else {}
+        scale, (changed, state) = self._scale(), compare_left(self._left, now, _measure_change)
         learned = [(name, one) for name, one in self._named if one.grad is not None]
         before = {name: np.array(_to_host(one)) for name, one in learned}
         gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
@@ -117,23 +126,6 @@ class _Follower:
     def _end_step(self) -> None:
         self.step += 1
         self._left = dict(self._iterate_samples()) if self.step % self._every == 0 else {}
-
-    def _compare_left(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the parameters that are others than the step before left them, by how much of their size, and those
-        of which the optimiser's state is."""
-        now = dict(self._iterate_samples()) if self._left else {}
-        changed, state = dict[str, float](), dict[str, float]()
-        here = {name for name, _ in now}
-        for (name, what), before in self._left.items():
-            value = now.get((name, what))
-            if name not in here or (value is not None and value.shape != before.shape):
-                continue  # it is moved no more, or held otherwise
-            if value is None or not np.array_equal(before, value, equal_nan=True):
-                size, moved = _norm(before), math.inf if value is None else _norm(value.astype(np.float64) - before)
-                found = state if what else changed
-                apart = moved / size if size and math.isfinite(moved) and math.isfinite(size) else 1.0
-                found[name] = max(apart, found.get(name, 0.0))
-        return changed, state
 
     def _iterate_samples(self) -> Iterator[tuple[tuple[str, str], Array]]:
         """Yield some elements of each parameter that the optimiser moves, and of what it keeps of it."""
@@ -202,6 +194,13 @@ def _numbers(values: Array, scale: float) -> tuple[float, float, float, int]:
     below = int(np.count_nonzero(np.abs(fair) < SMALLEST / 2 / scale)) - (fair.size - some)
     many = max(1, values.size)
     return _norm(fair), (fair.size - some) / many, below / max(1, some), int(values.size - fair.size)
+
+
+def _measure_change(before: Array, now: Array) -> tuple[float, float] | None:
+    """Return the L2 of what was there, and of its change; None where nothing changed."""
+    if np.array_equal(before, now, equal_nan=True):
+        return None
+    return _norm(before), _norm(now.astype(np.float64) - before)
 
 
 def _norm(values: Array) -> float:

@@ -142,7 +142,7 @@ def note_crash(path: Path, text: str) -> bool:
         last = event
     if not isinstance(last, Trying):
         return False
-    gone = Evaluation(kept=last.kept, mode=last.mode, passes=False, text=text, crashed=True)
+    gone = Evaluation(kept=last.kept, mode=last.mode, passes=False, text=text)
     with Journal(path) as journal:
         journal.write(_check_event(Evaluated(key=last.key, evaluation=gone)))
     return True

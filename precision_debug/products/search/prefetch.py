@@ -99,7 +99,7 @@ class Prefetcher:
             event = _check_answer(worker.ask(["run", number, list(keys)]))
         except WorkerLost as error:
             self._own.worker, mode = None, self._setups[number].mode
-            return Evaluation(kept=keys, mode=mode, passes=False, text=str(error), crashed=True)
+            return Evaluation(kept=keys, mode=mode, passes=False, text=str(error))
         if not isinstance(event, events.Evaluated):
             raise BackendError("a worker returned nothing", where="search")
         return event.evaluation

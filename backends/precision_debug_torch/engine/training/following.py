@@ -20,6 +20,7 @@ from precision_debug.recording.training_log import (
     ParameterNumbers,
     StepNumbers,
     begin_log,
+    compare_left,
     encode_step,
     is_log,
 )
@@ -86,19 +87,9 @@ class _Between:
 
     def compare(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the parameters that are others now and by how much of their size, and those whose state is."""
-        now = dict(self._iterate_samples()) if self._left else {}
-        changed, state = dict[str, float](), dict[str, float]()
-        here = {name for name, _ in now}
-        for (name, what), before in self._left.items():
-            value = now.get((name, what))
-            if name not in here or (value is not None and value.shape != before.shape):
-                continue  # it is moved no more, or held otherwise
-            apart = 1.0 if value is None else _measure_apart(before, value)
-            if apart:
-                found = state if what else changed
-                found[name] = max(apart, found.get(name, 0.0))
+        found = compare_left(self._left, dict(self._iterate_samples()) if self._left else {}, _measure_change)
         self._left = {}
-        return changed, state
+        return found
 
     def _iterate_samples(self) -> Iterator[tuple[tuple[str, str], Any]]:
         given = {id(one) for group in self._optimiser.param_groups for one in group["params"]}
@@ -110,14 +101,13 @@ class _Between:
                         yield (name, str(what)), _sample_spread(local_part(value))
 
 
-def _measure_apart(before: Any, now: Any) -> float:
-    """Return the L2 of a change over that of what was there; 0 only where nothing changed."""
+def _measure_change(before: Any, now: Any) -> tuple[float, float] | None:
+    """Return the L2 of what was there, and of its change; None where nothing changed."""
     if torch.equal(before, now):
-        return 0.0
+        return None
     if torch.equal(before.isnan(), now.isnan()) and torch.equal(before.nan_to_num(), now.nan_to_num()):
-        return 0.0
-    size, moved = _norm(before), _norm(now, before)
-    return moved / size if size and math.isfinite(moved) and math.isfinite(size) else 1.0
+        return None
+    return _norm(before), _norm(now, before)
 
 
 @contextlib.contextmanager
