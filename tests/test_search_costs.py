@@ -342,7 +342,7 @@ def cost_of(kind: str) -> tuple[int, int, int]:
         if tried and len(answer) > 1:
             assert not any(problem.judged(answer - {unit}).passes for unit in answer), seed
         rough = problem.options.get("rough")
-        sets += oracle.evaluations + (rough.evaluations if rough else 0)
+        sets += len(oracle.asked) + (len(rough.asked) if rough else 0)
         surprising, kept = surprising + len(surprises), kept + len(answer)
     return sets, surprising, kept
 
@@ -364,7 +364,7 @@ def shorter_of(kind: str) -> tuple[int, int]:
         some = next((kept for kept in fewer if problem.judged(kept).passes), whole)
         found = make_smaller(oracle, problem.units, some, problem.rank(frozenset()))
         assert problem.judged(found).passes
-        sets, left = sets + oracle.evaluations, left + len(found)
+        sets, left = sets + len(oracle.asked), left + len(found)
     return sets, left
 
 
@@ -383,7 +383,7 @@ def predicted_of(kind: str) -> tuple[int, int, int]:
         found, groups = find_predicted(oracle, problem.rank)
         assert [*groups] == [*problem.rank(frozenset())]
         assert found is None or problem.judged(found).passes
-        sets, kept, missed = sets + oracle.evaluations, kept + len(found or ()), missed + (found is None)
+        sets, kept, missed = sets + len(oracle.asked), kept + len(found or ()), missed + (found is None)
     return sets, kept, missed
 
 

@@ -42,7 +42,6 @@ from .remedies import prove_by_remedy, with_agreement
 from .repetition import measure_with_other_threads
 from .second_opinion import with_second_opinion
 from .side import OpenSide
-from .to_keep import open_plain
 from .unseen_inputs import calibrates_on_compared, tell_unseen
 
 __all__ = ["StandIn", "explain_sample", "judge_unseen"]
@@ -72,7 +71,7 @@ def open_stand_in(base: OpenSide, target: OpenSide, feed_set: FeedSet, folder: P
     with contextlib.ExitStack() as stack:
         found: Session = session
         with contextlib.suppress(PrecisionDebugError):
-            plain = open_plain(target.opening).open(feed_set.calibrating)
+            plain = target.opening.in_mode().open(feed_set.calibrating)
             stack.callback(plain.close)
             if isinstance(target.session, RecutSession):
                 plain = target.session.like(plain)

@@ -94,6 +94,15 @@ class Opening:
         keeper = self.capabilities.keeper
         return None if keeper is None else keeper.keep(self.spec)
 
+    def in_mode(self, mode: str = "") -> Opening:
+        """Return how the same model is opened in another run mode ("": the one that its own is compared with), with
+        those of its options that this one reads."""
+        mode = mode or (self.spec.mode if self.mode is None else self.mode.baseline)
+        backend, found = registry.find(self.spec.model, mode)
+        unread = {one.name for one in self.settings if not one.matters("target", mode)}
+        options = {name: value for name, value in self.spec.options.items() if name not in unread}
+        return Opening(spec=dataclasses.replace(self.spec, mode=mode, options=options), mode=found, backend=backend)
+
     @property
     def settings(self) -> Sequence[Setting]:
         """What its backend declares; a recording takes none."""

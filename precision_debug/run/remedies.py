@@ -24,7 +24,7 @@ from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Feeds, Handed, Remedy, Session
 from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, RunSpec, SessionSpec, TensorMeta
+from ..records import Culprit, Explanation, RunSpec, TensorMeta
 from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep
 from ..search.offer import FixRule, gives_up_most
 from .criterion import Criterion, Sample
@@ -292,14 +292,8 @@ def _run_exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
     )  # fmt: skip
     if found is None:
         return None
-    table = {one.name: one for one in target.settings}
-    options = {
-        name: value for name, value in target.spec.options.items()
-        if name not in table or table[name].matters("target", found.name)
-    }  # fmt: skip
-    spec = SessionSpec(model=target.spec.model, mode=found.name, options=options)
     try:
-        session = Opening(spec=spec, mode=found, backend=known).open([feeds])
+        session = target.in_mode(found.name).open([feeds])
         try:
             return run_outputs(session, feeds, found.name)
         finally:

@@ -217,22 +217,11 @@ def find_keepable(
 
 def _list_unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:
     """Return the tensors of the target's own model as it is, with the names that its settings take."""
-    session = open_plain(target).open(calibrating)
+    session = target.in_mode().open(calibrating)
     try:
         return tuple(session.tensors)
     finally:
         session.close()
-
-
-def open_plain(target: Opening) -> Opening:
-    """Return how the target's own model is opened as it is, in the mode that its run mode is compared with."""
-    assert target.backend is not None
-    assert target.mode is not None
-    mode = target.mode.baseline
-    taken = {one.name for one in target.settings if one.matters("target", mode)} | {"side", "seed", "target_mode"}
-    options = {name: value for name, value in target.spec.options.items() if name in taken}
-    found, run_mode = registry.find(target.spec.model, mode)
-    return Opening(spec=dataclasses.replace(target.spec, mode=mode, options=options), mode=run_mode, backend=found)
 
 
 def _list_other_modes(target: Opening) -> tuple[str, ...]:

@@ -29,15 +29,10 @@ class Oracle:
     """
 
     def __init__(
-        self,
-        count: int,
-        evaluate: Callable[[frozenset[int]], JudgedSet],
-        *,
-        runs: int = 10_000,
-        limit: float | None = None,
-        ahead: Callable[[Sequence[frozenset[int]]], None] | None = None,
+        self, count: int, evaluate: Callable[[frozenset[int]], JudgedSet], *, runs: int = 10_000,
+        limit: float | None = None, ahead: Callable[[Sequence[frozenset[int]]], None] | None = None,
         exact: Oracle | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.count, self.limit = count, limit
         self.all, self.left_out = frozenset(range(count)), frozenset[int]()
         self.asked: dict[frozenset[int], JudgedSet] = {}
@@ -49,11 +44,6 @@ class Oracle:
     def left(self) -> int:
         """How many sets may still be run."""
         return self._runs - len(self.asked)
-
-    @property
-    def before(self) -> float:
-        """The error with nothing kept; inf as long as that was not run."""
-        return self.asked[frozenset()].error if frozenset() in self.asked else math.inf
 
     def allow(self, more: int) -> None:
         """Let at least so many sets be run from here on."""
@@ -126,16 +116,13 @@ class Oracle:
         allowed: the error that is as expected."""
         useful = {kept: judged.error for kept, judged in self.helping.items() if kept and kept != self.all}
         wide = [kept for kept in useful if self.asked[kept].gives_up]
-        return choose_best_trade(useful, self.before, self.count, allowed, wide) or frozenset()
+        before = self.asked[frozenset()].error if frozenset() in self.asked else math.inf
+        return choose_best_trade(useful, before, self.count, allowed, wide) or frozenset()
 
     @property
     def helping(self) -> dict[frozenset[int], JudgedSet]:
         """What came of the sets that help."""
         return {kept: judged for kept, judged in self.asked.items() if judged.helps}
-
-    @property
-    def evaluations(self) -> int:
-        return len(self.asked)
 
     def list_larger(self, than: frozenset[int]) -> list[frozenset[int]]:
         """Return sets that were seen to hold and keep more than this one, the smallest first, fewer the larger they

@@ -10,7 +10,6 @@ R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for removing parts and halvi
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -175,9 +174,7 @@ def _judge_again(oracle: Oracle, rough: Oracle, units: Units, chosen: FoundSet) 
     return replace(chosen, state="found", kept=kept, minimal=True)
 
 
-def _find_enough(
-    oracle: Oracle, units: Units, rank: Rank, start: frozenset[int]
-) -> tuple[Steps, Sequence[Group]]:  # fmt: skip
+def _find_enough(oracle: Oracle, units: Units, rank: Rank, start: frozenset[int]) -> tuple[Steps, Sequence[Group]]:
     """Larger and larger sets, of which the last one holds; none where not even everything does; and their groups.
 
     As long as a new ranking tells of more, what it predicts is kept too: an error that hides others is gone then.
@@ -263,12 +260,8 @@ def _find_readers(units: Units, groups: Sequence[Group]) -> frozenset[int]:
 
 def _find_prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Return the shortest prefix of the ranking that holds, as far as doubling and bisection tell."""
-    useful: list[frozenset[int]] = []
-    have = kept
-    for group in groups:
-        if not group.units <= have:
-            have |= group.units
-            useful.append(have)
+    growing = itertools.accumulate((group.units for group in groups), frozenset.union, initial=kept)
+    useful = list(dict.fromkeys(growing))[1:]
     if not useful or useful[-1] != oracle.all:
         useful.append(oracle.all)
     if len(useful) > _GUESSED and not any(group.share > 0 for group in groups):
@@ -353,18 +346,15 @@ def _reduce_set(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Gro
 
 def _find_shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
     """Return the first of growing sets that is enough, as far as bisection tells; the last one is."""
-    return steps[_bisect(oracle, -1, len(steps) - 1, steps.__getitem__, enough)]
+    return steps[_bisect(oracle, -1, len(steps) - 1, steps, enough)]
 
 
-def _bisect(
-    oracle: Oracle, bad: int, good: int, set_at: Callable[[int], frozenset[int]],
-    enough: Callable[[frozenset[int]], bool],
-) -> int:  # fmt: skip
+def _bisect(oracle: Oracle, bad: int, good: int, sets: Steps, enough: Callable[[frozenset[int]], bool]) -> int:
     """Return the place of a set that is enough beside one that is not, which bisection between two places tells."""
     while abs(good - bad) > 1:
         middle = (good + bad) // 2
-        oracle.expect(set_at(place) for place in _iterate_middles(bad, good))
-        if enough(set_at(middle)):
+        oracle.expect(sets[place] for place in _iterate_middles(bad, good))
+        if enough(sets[middle]):
             good = middle
         else:
             bad = middle
@@ -390,14 +380,10 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
             return needed
         if near and oracle.holds(needed | near):
             rest = [unit for unit in rest if unit in near]
-        place = functools.partial(_keep_from, needed, rest)  # of the least likely, how many can be dropped
-        good = _bisect(oracle, len(rest), 0, place, oracle.holds)
+        sets = [needed.union(rest[dropped:]) for dropped in range(len(rest) + 1)]  # without the least likely
+        good = _bisect(oracle, len(rest), 0, sets, oracle.holds)
         needed, rest = needed | {rest[good]}, rest[good + 1 :]
     return needed
-
-
-def _keep_from(needed: frozenset[int], rest: Sequence[int], place: int) -> frozenset[int]:
-    return needed.union(rest[place:])
 
 
 def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
@@ -419,9 +405,7 @@ def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, fl
     return kept
 
 
-def _without_single(
-    oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]
-) -> frozenset[int]:  # fmt: skip
+def _without_single(oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
     """Until no unit can go by itself.
 
     One that could not may be able to after another went that it hangs together with, if it is not what all of the error
@@ -442,11 +426,8 @@ def _without_single(
             step = 2 * step if idle and len(waiting) > 2 * step else 1
             near = {n for unit in several for n in units.neighbours[unit] | units.siblings[unit]}
             if oracle.limit is not None and oracle.judge(kept).error < before:
-                near |= {
-                    unit
-                    for unit, error in _errors_without_each(oracle, kept).items()
-                    if error <= _MISSED * oracle.limit
-                }
+                alone = _errors_without_each(oracle, kept)
+                near |= {unit for unit, error in alone.items() if error <= _MISSED * oracle.limit}
             waiting += [unit for unit in failed if unit in near]
             failed = [unit for unit in failed if unit not in near]
         elif len(several) > 1:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ class Unit:
 
     key: str
     metas: tuple[TensorMeta, ...]
-    movers: tuple[str, ...] = field(default=())
+    movers: tuple[str, ...] = ()
 
     @property
     def op_types(self) -> tuple[str, ...]:
@@ -129,11 +130,9 @@ class Units:
         own = self._of.get(tensor)
         if own is None and not self.readers.get(tensor):
             return self._above(tensor)
-        found = set() if own is None else {own}
-        names = [tensor] if own is None else [meta.name for meta in self.units[own].metas]
-        for name in names if own is not None and len(self.units[own].metas) > 1 else [tensor]:
-            found |= self.readers.get(name, frozenset())
-        return frozenset(found)
+        made = self.units[own].metas if own is not None else ()
+        names = [meta.name for meta in made] if len(made) > 1 else [tensor]
+        return frozenset(() if own is None else {own}).union(*(self.readers.get(name, ()) for name in names))
 
     def beside(self, reader: int, makers: Collection[int]) -> frozenset[int]:
         """Return all that read what a unit reads of some makers: it takes one rounding less for each of them."""
@@ -157,33 +156,28 @@ class Units:
         further = [self._above(source) for source, own in found.items() if own is None]
         return frozenset(units).union((own for own in found.values() if own is not None), *further)
 
-    def _sources_of(self, tensor: str) -> Sequence[str]:
-        return self._inputs.get(tensor, ())
-
     @cached_property
-    def _inputs(self) -> Mapping[str, Sequence[str]]:
-        return {meta.name: meta.inputs for meta in self.tensors}
+    def _sources_of(self) -> Callable[[str], Sequence[str]]:
+        inputs = {meta.name: meta.inputs for meta in self.tensors}
+        return lambda tensor: inputs.get(tensor, ())
 
     @cached_property
     def neighbours(self) -> Mapping[int, frozenset[int]]:
         """For each unit those that it hands a tensor to or is handed one by."""
-        found: dict[int, set[int]] = {number: set() for number in range(len(self.units) + len(self._silent))}
-        for name, readers in self.readers.items():
-            own = self._of.get(name)
-            for reader in readers:
-                if own is not None and own != reader:
-                    found[own].add(reader)
-                    found[reader].add(own)
-        return {number: frozenset(units) for number, units in found.items()}
+        made = ((self._of[name], readers) for name, readers in self.readers.items() if name in self._of)
+        return self._join((own, reader) for own, readers in made for reader in readers - {own})
 
     @cached_property
     def siblings(self) -> Mapping[int, frozenset[int]]:
         """For each unit those that read one of the tensors that it reads."""
+        few = (readers for readers in self.readers.values() if len(readers) <= _MANY_READERS)
+        return self._join(pair for readers in few for pair in itertools.combinations(readers, 2))
+
+    def _join(self, pairs: Iterable[tuple[int, int]]) -> Mapping[int, frozenset[int]]:
         found: dict[int, set[int]] = {number: set() for number in range(len(self.units) + len(self._silent))}
-        for readers in self.readers.values():
-            if len(readers) <= _MANY_READERS:
-                for reader in readers:
-                    found[reader] |= readers - {reader}
+        for one, other in pairs:
+            found[one].add(other)
+            found[other].add(one)
         return {number: frozenset(units) for number, units in found.items()}
 
     def keys(self, kept: Iterable[int], *, movers: bool = True) -> tuple[str, ...]:
@@ -203,12 +197,8 @@ class Units:
     def casts(self, kept: Iterable[int]) -> int:
         """Return how many tensors change their precision on the way to a reader."""
         chosen = frozenset(kept)
-        count = 0
-        for name, readers in self.readers.items():
-            own = self._of.get(name)
-            if own is not None and any((reader in chosen) != (own in chosen) for reader in readers):
-                count += 1
-        return count
+        made = ((self._of[name] in chosen, readers) for name, readers in self.readers.items() if name in self._of)
+        return sum(any((reader in chosen) != own for reader in readers) for own, readers in made)
 
 
 def find_reached(begin: Iterable[_T], next_of: Callable[[_T], Iterable[_T]], passes: Callable[[_T], bool]) -> set[_T]:
