@@ -243,7 +243,8 @@ def test_a_set_that_cannot_run_fails_by_itself_once_another_ran(tmp_path: Path) 
     assert keep is not None
     y = precision_debug.compare(path, run_mode="ort_opt", inputs=graph.feeds, explain="off").outputs[0].name
     sample = Sample(feeds=graph.feeds, target_feeds=graph.feeds, values={y: np.ones((1, 1), np.float32)})
-    trials = Trials(target, keep, Criterion.of(SearchRequest(), Tolerance(), {y: y}, 1.0), [graph.feeds], tmp_path)
+    criterion = Criterion.of(SearchRequest(), Tolerance(), {y: y}, 1.0)
+    trials = Trials(target, keep.options, criterion, [graph.feeds], tmp_path)
     with pytest.raises(UsageError):
         trials.run(["nobody"], [sample])
     assert trials.run([], [sample]).text is not None

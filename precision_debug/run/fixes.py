@@ -138,12 +138,9 @@ def try_fix(
         def on_set(number: int, of: int, passed: float) -> None:
             on_stage(say("stage_trying_set", number=number, most=of, passed=passed, seconds=patience))
 
-        def kept_too(keys: tuple[str, ...]) -> Mapping[str, Any]:
-            return keeps.keep.options(keys)
-
-        strict = criterion.tolerance.given
+        strict, kept_too = criterion.tolerance.given, keeps.keep.options
         explainable = spec.explain == "full" or work * _EXPLAINED <= _WORK
-        trials = Trials(opening, keeps.keep, criterion, calibrating, room)
+        trials = Trials(opening, kept_too, criterion, calibrating, room)
         finder = FixFinder(
             keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
             again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,

@@ -21,10 +21,10 @@ from ..errors import PrecisionDebugError
 from ..explain import LEFT, Subject, is_of_many
 from ..feeds import FeedSet
 from ..numbers.number_types import MODEL, QUANTISED, is_narrow
-from ..protocols import Feeds, Handed, Remedy, Session
+from ..protocols import Feeds, Remedy, Session
 from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, RunSpec, TensorMeta
+from ..records import Culprit, Explanation, RunSpec
 from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep
 from ..search.offer import FixRule, gives_up_most
 from .criterion import Criterion, Sample
@@ -43,40 +43,6 @@ _LARGE = 2 << 30
 
 _SAMPLES = 1 << 30
 """Bytes of compared tensors up to which they are tried on further inputs too."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Chosen:
-    """See keeping.Keep, of which a trial asks for nothing but the settings. named: remedies, as they are told of."""
-
-    named: Mapping[str, Remedy]
-    unit: str = ENGINE_OPTION
-    simulation: str = ""
-    saves: tuple[str, ...] = ()
-
-    def key_of(self, _meta: TensorMeta) -> str:
-        return ""
-
-    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        return {name: value for key in keys for name, value in self.named[key].settings.items()}
-
-    def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
-        return ()
-
-    def told(self, name: str) -> ToKeep:
-        """Return which setting it is, as a report names it."""
-        modules = self.named[name].modules
-        return ToKeep(
-            unit=UNCOMPILED if modules else ENGINE_OPTION, keys=modules or (name,), of=len(self.named)
-        )  # fmt: skip
-
-    def typed(self, name: str, opening: Opening) -> ToKeep:
-        """Return the same as a user types it."""
-        one = self.named[name]
-        return dataclasses.replace(
-            self.told(name), option=format_settings(opening.settings, one.settings), settings=dict(one.settings),
-            text=one.text, replaced=tuple(name for name in one.settings if name in opening.spec.options),
-        )  # fmt: skip
 
 
 def list_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
@@ -115,9 +81,15 @@ def _run_in_turn(
     Where none is to be offered, of the best, "none"; why the last did not run where none did. patience: seconds after
     which no further one is run."""
     named = {one.name or format_settings(opening.settings, one.settings): one for one in found}
-    chosen = _Chosen(named=named)
-    trials, begun = Trials(opening, chosen, criterion, calibrating, folder), time.monotonic()
-    ran, failed = dict[str, Evaluation](), ""
+    trials = Trials(
+        opening, lambda names: {key: value for name in names for key, value in named[name].settings.items()}, criterion,
+        calibrating, folder,
+    )  # fmt: skip
+    begun, ran, failed = time.monotonic(), dict[str, Evaluation](), ""
+
+    def told(name: str) -> ToKeep:
+        unit, keys = (UNCOMPILED, named[name].modules) if named[name].modules else (ENGINE_OPTION, (name,))
+        return ToKeep(unit=unit, keys=keys, of=len(named))
 
     def run(name: str, beside: Session | None = None) -> Evaluation:
         try:
@@ -143,11 +115,16 @@ def _run_in_turn(
     for name in filter(is_offered, ordered):
         again = run(name, beside)
         if rule.confirms(ran[name].sizes[0], again):
-            return rule.told(chosen.typed(name, opening), again, runs=len(ran)), named[name], again
+            settings = dict(named[name].settings)
+            typed = dataclasses.replace(
+                told(name), option=format_settings(opening.settings, settings), settings=settings,
+                text=named[name].text, replaced=tuple(key for key in settings if key in opening.spec.options),
+            )  # fmt: skip
+            return rule.told(typed, again, runs=len(ran)), named[name], again
     if not ran:
         return failed
     best = ordered[0]
-    return rule.told(chosen.told(best), ran[best], runs=len(ran), state="none"), named[best], ran[best]
+    return rule.told(told(best), ran[best], runs=len(ran), state="none"), named[best], ran[best]
 
 
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:

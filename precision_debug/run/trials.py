@@ -8,7 +8,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..numbers.arrays import as_array
-from ..protocols import Feeds, Handed, Keep, Session, demand
+from ..protocols import Feeds, Handed, Session, demand
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
 from ..search.fix import Evaluation
@@ -53,17 +53,18 @@ _PATIENCE, _MOMENT = 3.0, 0.3
 class Trials:
     """Runs of a target with some operators kept in higher precision.
 
-    opening: the run mode that is tried, the target's or its simulation, which saves no files then. feeds: all sample
-    sets, which calibrate.
+    opening: the run mode that is tried, the target's or its simulation, which saves no files then. keeping: the
+    settings that keep some keys (see protocols.Keep). feeds: all sample sets, which calibrate.
 
     folder: an existing one; each trial has its own in it while it lasts."""
 
     def __init__(
-        self, opening: Opening, keep: Keep, criterion: Criterion, feeds: Sequence[Feeds], folder: Path
-    ) -> None:
+        self, opening: Opening, keeping: Callable[[Sequence[str]], Mapping[str, Any]], criterion: Criterion,
+        feeds: Sequence[Feeds], folder: Path,
+    ) -> None:  # fmt: skip
         spec = dataclasses.replace(opening.spec, options=without_saving(opening.spec.options))
         self.opening = dataclasses.replace(opening, spec=spec)
-        self.keep, self.criterion, self.feeds, self.folder = keep, criterion, feeds, folder
+        self.keeping, self.criterion, self.feeds, self.folder = keeping, criterion, feeds, folder
         self.opened = 0
         self.ran = False  # whether any set has run here: then what another lacks, it lacks by what it keeps
 
@@ -101,7 +102,7 @@ class Trials:
         begun = time.monotonic()
         try:
             self.opened += 1
-            options = {**self.keep.options(keys), **(self.roughly if rough else {})}
+            options = {**self.keeping(keys), **(self.roughly if rough else {})}
             with self._opened(self._with(options), "save_engine", self._saving) as (session, saved):
                 results = self._checked(saved[self._saving], self._judged(session, samples))
                 found = dataclasses.replace(
@@ -123,7 +124,7 @@ class Trials:
         """Milliseconds of a run, and bytes of the model or engine with these kept, where the mode can save it."""
         self.opened += 1
         saving = "" if self._reads("save_engine") else "save_model"
-        with self._opened(self._with(self.keep.options(keys)), saving) as (session, saved):
+        with self._opened(self._with(self.keeping(keys)), saving) as (session, saved):
             return _time_run(session, sample), _weigh(saved[saving])
 
     def made(self, handed: Handed) -> None:

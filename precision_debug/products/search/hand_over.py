@@ -10,7 +10,7 @@ from pathlib import Path
 from ... import events
 from ...errors import BackendUnavailable, PrecisionDebugError
 from ...ownership import choose_free_folder, is_ours, list_foreign_names, remember
-from ...protocols import Handed
+from ...protocols import Handed, Keep
 from ...reasons import say
 from ...run.criterion import Sample
 from ...run.journal import Journal
@@ -26,8 +26,8 @@ same again."""
 
 
 def hand_over(
-    trials: Trials, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path, journal: Journal,
-    goal: float | None = None,
+    trials: Trials, keep: Keep, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path,
+    journal: Journal, goal: float | None = None,
 ) -> tuple[Artefact, ...]:  # fmt: skip
     """Return the backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError.
 
@@ -39,13 +39,13 @@ def hand_over(
     place = home
     if list_foreign_names(home):
         with tempfile.TemporaryDirectory(dir=trials.folder) as trial:
-            paths = [Path(handed.path) for handed in trials.keep.hand_over(keys, tensors, Path(trial)) if handed.path]
+            paths = [Path(handed.path) for handed in keep.hand_over(keys, tensors, Path(trial)) if handed.path]
             names = [path.name for path in paths if path.parent == Path(trial)]
         beside = [f"{name}.data" for name in names] + [str(Path(name).with_suffix(".bin")) for name in names]
         place = choose_free_folder(home, [*names, *beside])
     place.mkdir(parents=True, exist_ok=True)
     before, made = {path for path in place.rglob("*") if not is_ours(path)}, []
-    for handed in trials.keep.hand_over(keys, tensors, place):
+    for handed in keep.hand_over(keys, tensors, place):
         journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
         made.append(_verify_artefact(trials, handed, samples, goal))
     for path in place.rglob("*"):

@@ -198,4 +198,4 @@ class SetRunner:
         if keep is None:
             raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
         criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed, parts=setup.parts)
-        return Trials(opening, keep, criterion, setup.feeds, folder)
+        return Trials(opening, keep.options, criterion, setup.feeds, folder)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
+import operator
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from ... import events
@@ -26,7 +28,7 @@ from ...run.to_keep import format_settings
 from ...run.trials import Trials
 from ...search.fix import Artefact, Evaluation, Fix, TradePoint
 from ...search.growing import ENGINES, search_along_data
-from ...search.offer import FixRule, JudgedSet, counts
+from ...search.offer import FixRule, JudgedSet, counts, list_unbettered
 from ...search.oracle import Oracle, Spent
 from ...search.ranking import Group, describe_kept_units
 from ...search.request import SearchRequest
@@ -47,7 +49,6 @@ from .evaluations import (
 from .hand_over import hand_over
 from .prefetch import Prefetcher, Setup, make_pool
 from .ranked import Ranker, compare_once
-from .trade import find_trade_points, run_prefixes
 from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]
@@ -60,6 +61,9 @@ _UNLIKE = 30.0
 
 _ROUGHLY = 0.5
 """Of the sets and seconds that a search may take, what those may that are only chosen among."""
+
+_POINTS = 6
+"""Set sizes that are run between nothing kept and everything kept, for the curve of error against the number kept."""
 
 
 def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, spread: Workers | None = None) -> None:
@@ -182,7 +186,8 @@ class _Search:
         return report
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
-        return Trials(opening, keep, self.criterion, self.feed_set.for_target().calibrating, self._room("trials"))
+        calibrating = self.feed_set.for_target().calibrating
+        return Trials(opening, keep.options, self.criterion, calibrating, self._room("trials"))
 
     def _room(self, name: str) -> Path:
         folder = self.folder / name
@@ -314,7 +319,7 @@ class _Search:
             missed = self._missed(trials, found.kept, what, checks)
             if found.state == "diffuse" or not missed:
                 return found, checks
-            again = self.known.find(trials.mode, self.units.keys(found.kept), self._checking)
+            again = self._known(trials, found.kept, self._checking)
             if turn == 2 or (found.kept and self.unseen.is_far_from(missed, again, self.criterion)):
                 break
             self.unseen.learn(missed[0])  # which is searched for too, once or twice
@@ -343,7 +348,7 @@ class _Search:
 
     def _others(self, trials: Trials, kept: frozenset[int], what: str) -> tuple[bool, ...]:
         """Return which unseen samples hold; known where they were run in the same session."""
-        before = self.known.find(trials.mode, self.units.keys(kept), what)
+        before = self._known(trials, kept, what)
         if before is not None and len(before.others) == len(self.unseen.now):
             return before.others
         if not self.unseen.now:
@@ -398,13 +403,17 @@ class _Search:
         if found.state not in ("unfinished", "diffuse", "not possible") or trials.mode not in self.oracles:
             return frozenset()
         oracle = self.oracles[trials.mode]
-        run_prefixes(oracle, found, lambda some: self._held(trials, some, run=True))
+        if found.state == "diffuse":  # the ranking's prefixes are its curve
+            with contextlib.suppress(Spent):
+                for some in _list_prefixes(found):
+                    oracle.judge(some)
+                    self._held(trials, some, run=True)
         allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
         return oracle.best_trade(allowed)
 
     def _fix(self, trials: Trials, found: FoundSet, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
-        whole = self.known.find(trials.mode, self.units.keys(range(len(self.units))))
+        whole = self._known(trials, range(len(self.units)))
         ran = whole.executed if whole is not None else None
         if whole is not None and not whole.errors and found.state != "found":
             self.notes.append(say("whole_did_not_run", why=whole.text))
@@ -420,13 +429,13 @@ class _Search:
             joined = self._joined(trials, kept)
             keys = self.units.keys(kept | joined)
             every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
-            artefacts = hand_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
+            artefacts = hand_over(trials, self.keep, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, JOINED if joined else "").obeyed
         elif best:
             keys, goal = self.units.keys(best), self._error_of(trials, best)
             home = Path(self.asked.artefacts)
-            artefacts = hand_over(trials, self.units, keys, self.samples, home, self.journal, goal)
+            artefacts = hand_over(trials, self.keep, self.units, keys, self.samples, home, self.journal, goal)
         for path in self.asked.save.values() if not artefacts else ():
             self.notes.append(say("search_wrote_nothing", path=path))
         trade = self._traded(trials, found, best) if found.state != "not needed" else ()
@@ -434,55 +443,65 @@ class _Search:
         learnt = len(self.unseen.seen) - len(self.samples)
         if learnt:
             self.notes.append(say("held_out_used", count=learnt + len(self.unseen.used)))
+        known = self._known(trials, kept) if kept else None
         return Fix(
-            state=found.state,
-            kept=describe_kept_units(self.units, kept, found.groups),
-            joined=describe_kept_units(self.units, joined),
-            units=self.units.operators, unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
-            again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
-            builds=1 + trials.opened, simulation=self.simulation,
+            state=found.state, kept=describe_kept_units(self.units, kept, found.groups),
+            joined=describe_kept_units(self.units, joined), units=self.units.operators, unit=self.keep.unit,
+            evaluations=self.tried, on_engine=self.on_engine, again=self.known.again,
+            rankings=sum(ranker.count for ranker in self.rankers), builds=1 + trials.opened, simulation=self.simulation,
             before=low.error if first is None else first, after=after, limit=self.criterion.words,
             minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used), held=held,
-            held_out=len(self.unseen.now), trade=trade, artefacts=artefacts,
-            obeyed=obeyed, was=counts(self.was), still=counts(self._executed(trials, kept)) if kept else None,
-            whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
-            whole_still=counts(ran),
-            best=describe_kept_units(self.units, best, found.groups), best_error=self._error_of(trials,
-            best) if best else None,
+            held_out=len(self.unseen.now), trade=trade, artefacts=artefacts, obeyed=obeyed, was=counts(self.was),
+            still=None if known is None else counts(known.executed), whole=None if whole is None else whole.error,
+            whole_passes=whole is not None and whole.passes, whole_still=counts(ran),
+            best=describe_kept_units(self.units, best, found.groups),
+            best_error=self._error_of(trials, best) if best else None,
             best_option=format_settings(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
                       for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
             notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
         )  # fmt: skip
 
-    def _executed(self, trials: Trials, kept: frozenset[int]) -> Executed | None:
-        known = self.known.find(trials.mode, self.units.keys(kept))
-        return known.executed if known is not None else None
+    def _known(self, trials: Trials, kept: Collection[int], what: str = "") -> Evaluation | None:
+        return self.known.find(trials.mode, self.units.keys(kept), what)
 
     def _traded(self, trials: Trials, found: FoundSet, best: frozenset[int]) -> tuple[TradePoint, ...]:
+        """Return what each set costs, in the order of how many are kept."""
         oracle = self.oracles[trials.mode]
         if oracle.all not in oracle.asked:  # what everything in high precision costs; no set of the search
             high = self._evaluate(trials, oracle.all, self.samples, TRADE)
             oracle.asked[oracle.all] = JudgedSet(high.passes, high.size)
+        points = []
+        for kept, what in sorted(_choose_points(oracle, found, best).items(), key=lambda pair: len(pair[0])):
+            speed, size = None, None
+            if what != "curve" or found.state == "diffuse":
+                with contextlib.suppress(PrecisionDebugError):
+                    speed, size = self._cost(trials, kept)
+            points.append(
+                TradePoint(
+                    what=what, kept=len(kept), passes=kept in oracle.asked and oracle.asked[kept].passes,
+                    error=self._error_of(trials, kept), held_out=self._held(trials, kept), milliseconds=speed,
+                    bytes=size,
+                )
+            )  # fmt: skip
+        return tuple(points)
 
-        def cost(kept: frozenset[int]) -> tuple[float, int | None]:
-            keys = self.units.keys(kept)
-            known = self.known.find(trials.mode, keys, "") or self.known.find(trials.mode, keys, TRADE)
-            unmeasured = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
-            if unmeasured and known is not None and known.milliseconds is not None:
-                return known.milliseconds, known.bytes
-            return trials.speed_and_size(self.units.keys(kept), self.samples[0])
-
-        return find_trade_points(oracle, found, cost, lambda kept: self._held(trials, kept), best)
+    def _cost(self, trials: Trials, kept: frozenset[int]) -> tuple[float, int | None]:
+        """Return milliseconds and bytes of a set."""
+        known = self._known(trials, kept) or self._known(trials, kept, TRADE)
+        unmeasured = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
+        if unmeasured and known is not None and known.milliseconds is not None:
+            return known.milliseconds, known.bytes
+        return trials.speed_and_size(self.units.keys(kept), self.samples[0])
 
     def _held(self, trials: Trials, kept: frozenset[int], *, run: bool = False) -> int | None:
         """Return how many unseen samples hold with a set; None where that is not known, and it is not to be run for
         that."""
-        known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
+        known = self._known(trials, kept, self._checking)
         if known is None and run and self.unseen.now:
             known = self._evaluate(trials, kept, self.unseen.now, self._checking)
         if known is None:
-            together = self.known.find(trials.mode, self.units.keys(kept), "")
+            together = self._known(trials, kept)
             return sum(together.others) if together is not None and together.others else None
         return None if len(known.held) != len(self.unseen.now) else sum(known.held)
 
@@ -525,6 +544,22 @@ def _search_regions(
     makers = (units.of(group.tensor) for group in groups if group.units <= first)
     oracle.end_after(ENGINES)
     return search_along_data(oracle, units, first, {unit for unit in makers if unit is not None}, groups)
+
+
+def _choose_points(oracle: Oracle, found: FoundSet, best: frozenset[int]) -> Mapping[frozenset[int], str]:
+    """The ends, the answer or the best trade, and some of the sets between that nothing smaller betters."""
+    between = list_unbettered({kept: judged.error for kept, judged in oracle.asked.items()})
+    chosen = dict.fromkeys(between[:: max(1, math.ceil(len(between) / _POINTS))], "curve")
+    if found.kept is not None:
+        chosen[found.kept] = "answer" if found.state == "found" else "curve"
+    chosen |= {best: "best trade"} if best else {}
+    return chosen | {frozenset(): "all low"} | ({oracle.all: "all high"} if oracle.all in oracle.asked else {})
+
+
+def _list_prefixes(found: FoundSet) -> list[frozenset[int]]:
+    """1, 2, 4, … groups of the ranking."""
+    prefixes = list(itertools.accumulate((group.units for group in found.groups), operator.or_))
+    return [prefixes[2**power - 1] for power in range(len(prefixes).bit_length())]
 
 
 def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
