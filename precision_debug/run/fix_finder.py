@@ -141,7 +141,7 @@ class FixFinder:
             start = self.keepable.around(self._named) or frozenset().union(*(one.units for one in groups[:_FIRST]))
             search_along_data(self.oracle, units, start, makers)
             best = self._best()
-            self.confirmed |= {} if best is None else {best: self._found(best)}  # an engine takes long to build
+            self.confirmed |= {} if best is None else {best: self.seen[best]}  # an engine takes long to build
             return best
         self._growing = True
         minimise(self.oracle, units, self._rank, first=self.keepable.likely(self._named) if self._named else ())
@@ -175,7 +175,7 @@ class FixFinder:
     def _smaller_anew(self, kept: Kept) -> Kept:
         """Return the part of a set that does as well calibrated anew, which one calibration for all need not tell."""
         self.rough, anew = False, self._asked_by(len(kept) + 1)
-        anew.asked[kept] = self._as_judged(kept, self.confirmed[kept] or self._found(kept))
+        anew.asked[kept] = self._as_judged(kept, self.confirmed[kept] or self.seen[kept])
         less = make_smaller(anew.aiming_at(kept), self.keepable.units, kept, self._rank(frozenset()))
         self.oracle.asked[less] = anew.asked[less]
         return kept if self._again_so(less) is None else less
@@ -243,11 +243,11 @@ class FixFinder:
             parts = (plain, tuple(key for key in keys if key not in plain)) if few else ()
             again = (self._run_again(kept, some) for some in (*parts, keys))
             once = not (self.samples[1:] or self.most > 1 or self.trials.calibrates)
-            self.confirmed[kept] = self._found(kept) if once else next((one for one in again if one is not None), None)
+            self.confirmed[kept] = self.seen[kept] if once else next((one for one in again if one is not None), None)
         return self.confirmed[kept]
 
     def _run_again(self, kept: Kept, keys: tuple[str, ...]) -> Evaluation | None:
-        before = self._found(kept)
+        before = self.seen[kept]
         first, again = before.size, self.trials.run(keys, self.samples, timed=False, beside=self.beside)
         if self.trials.calibrates and not is_steady(first, again):
             if again.errors:
@@ -261,9 +261,6 @@ class FixFinder:
         self.lessened[kept] = again  # one calibration for all sets promised more; as it is pasted it helps
         return None
 
-    def _found(self, kept: Kept) -> Evaluation:
-        return self.seen[kept]
-
     def _best(self) -> Kept | None:
         """Return the smallest set that holds, unless it is too large; else the best trade of those that help."""
         holding = (kept for kept, judged in self.oracle.helping.items() if judged.passes)
@@ -275,8 +272,8 @@ class FixFinder:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
         An engine that widens what lies between kept operators too gives that up for a part of them already: then what
         leaves as many operators low as that set does is as good."""
-        if self.oracle.asked[best].gives_up and runs_low(self._found(best)):
-            self._floor = runs_low(self._found(best))
+        if self.oracle.asked[best].gives_up and runs_low(self.seen[best]):
+            self._floor = runs_low(self.seen[best])
             self._judge_anew()
         return self._best() or best
 
@@ -363,7 +360,7 @@ class FixFinder:
         trade, whole = self._trade(len(every))[1 - _TOLD:], self.seen.get(every)
         if whole is None and (not self._late() or not self.seen):
             self.oracle.asked[every] = self._judged(every)
-            whole = self._found(every)
+            whole = self.seen[every]
         least = min((found.size for kept, found in self.seen.items() if kept != every), default=math.inf)
         stopped = self.patience if self.stopped else None
         return self.rule.told_in_vain(

@@ -104,9 +104,8 @@ class Trials:
             self.opened += 1
             options = {**self.keeping(keys), **(self.roughly if rough else {})}
             with self._opened(self._with(options), "save_engine", self._saving) as (session, saved):
-                results = self._checked(saved[self._saving], self._judged(session, samples))
                 found = dataclasses.replace(
-                    self._evaluation(keys, self.mode, results),
+                    self._evaluate(session, samples, keys, self.mode, saved[self._saving]),
                     others=tuple(passes for passes, _, _ in self._judged(session, others)),
                     executed=count_executed(self.opening, session),
                     milliseconds=_time_run(session, samples[0], _MOMENT) if timed else None,
@@ -139,13 +138,17 @@ class Trials:
         saving = choose_save_setting(opening.settings, handed.mode) if self.criterion.check and not handed.model else ""
         with self._opened(opening, saving) as (session, saved):
             file = Path(handed.model) if handed.model else saved[saving]
-            results = self._checked(file, self._judged(session, samples))
-            return self._evaluation((), handed.mode, results), _time_run(session, samples[0])
+            return self._evaluate(session, samples, (), handed.mode, file), _time_run(session, samples[0])
 
-    def _evaluation(
-        self, keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]]
+    def _evaluate(
+        self, session: Session, samples: Sequence[Sample], keys: Sequence[str], mode: str, saved: Path | None
     ) -> Evaluation:  # fmt: skip
-        """Of every sample by itself; of a score, its mean over them decides."""
+        """Judge every sample by itself; of a score, its mean over them decides, and where a command of the user's
+        does, its word about the saved file, once for all of them."""
+        results = self._judged(session, samples)
+        if self.criterion.check is not None and saved is not None:
+            passes, text = self.criterion.check.passes(saved)
+            results = [(passes, error, text) for _, error, _ in results]
         errors = [error for _, error, _ in results]
         passes, worst = all(passes for passes, _, _ in results), largest_error(errors)
         held = tuple(passes for passes, _, _ in results)
@@ -160,15 +163,6 @@ class Trials:
             errors=tuple(map(finite_or_none, errors)),
             text=next((text for passes, _, text in results if not passes), ""),
         )  # fmt: skip
-
-    def _checked(
-        self, saved: Path | None, results: list[tuple[bool, float, str]]
-    ) -> list[tuple[bool, float, str]]:  # fmt: skip
-        """Return what was judged; where a command of the user's decides, its word, once for all samples."""
-        if self.criterion.check is None or saved is None:
-            return results
-        passes, text = self.criterion.check.passes(saved)
-        return [(passes, error, text) for _, error, _ in results]
 
     def _reads(self, name: str) -> bool:
         table = self.opening.settings
@@ -214,11 +208,11 @@ class Trials:
                 session.close()
 
     def _judged(self, session: Session, samples: Sequence[Sample]) -> list[tuple[bool, float, str]]:
-        return [self.criterion.judge(sample, self._values(session, sample)) for sample in samples]
-
-    def _values(self, session: Session, sample: Sample) -> Mapping[str, Any]:
-        inside = frozenset(self.criterion.pairs.values()) if self.criterion.asked.on == "all" else frozenset()
-        return run_outputs(session, sample.target_feeds, self.mode, inside)
+        inside = frozenset(self.criterion.pairs.values()) if self.criterion.asked.on == "all" else frozenset[str]()
+        return [
+            self.criterion.judge(sample, run_outputs(session, sample.target_feeds, self.mode, inside))
+            for sample in samples
+        ]  # fmt: skip
 
 
 def run_outputs(
