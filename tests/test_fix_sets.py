@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from precision_debug.errors import BackendError, BackendUnavailable
+from precision_debug.errors import BackendError
 from precision_debug.protocols import BETWEEN, WHOLE, Executed
 from precision_debug.records import Culprit, Explanation, TensorMeta
 from precision_debug.run import fix_finder
@@ -83,7 +83,7 @@ class Model:
         kept = frozenset(keys)
         self.runs.append((kept, len(samples), rough))
         if self.refused in kept:
-            raise BackendUnavailable("it does not run so", where="a_mode")
+            return Evaluation(kept=tuple(keys), mode=self.mode, passes=False, text="it does not run so")
         error = self.rough if rough and self.rough is not None else self.error
         errors = [error(kept, at) for at in range(len(samples))]
         finite = tuple(one if math.isfinite(one) else None for one in errors)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
+from ..errors import PrecisionDebugError
 from ..explain import is_mended
 from ..explain.criteria import HALF
 from ..protocols import Session
@@ -213,13 +213,9 @@ class FixFinder:
     def _judged(self, kept: Kept) -> JudgedSet:
         self.ran += 1
         self.on_set(self.ran, max(self.most, self.ran), time.monotonic() - self.begun)
-        keys, every = self.keepable.units.keys(kept), kept >= self.oracle.all
-        try:
-            samples = self.samples if self.in_regions else self.samples[:1]
-            found = self.trials.run(keys, samples, timed=False, rough=self.rough and not every)
-        except (BackendUnavailable, UsageError) as error:
-            found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
-        return self._as_judged(kept, found)
+        keys, rough = self.keepable.units.keys(kept), self.rough and not kept >= self.oracle.all
+        samples = self.samples if self.in_regions else self.samples[:1]
+        return self._as_judged(kept, self.trials.run(keys, samples, timed=False, rough=rough))
 
     def _as_judged(self, kept: Kept, found: Evaluation) -> JudgedSet:
         return self.rule.judged(

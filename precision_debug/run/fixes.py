@@ -140,7 +140,7 @@ def try_fix(
 
         strict, kept_too = criterion.tolerance.given, keeps.keep.options
         explainable = spec.explain == "full" or work * _EXPLAINED <= _WORK
-        trials = Trials(opening, kept_too, criterion, calibrating, room)
+        trials = Trials(opening, kept_too, criterion, calibrating, room, ran=True)
         finder = FixFinder(
             keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
             again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,

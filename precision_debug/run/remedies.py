@@ -83,19 +83,13 @@ def _run_in_turn(
     named = {one.name or format_settings(opening.settings, one.settings): one for one in found}
     trials = Trials(
         opening, lambda names: {key: value for name in names for key, value in named[name].settings.items()}, criterion,
-        calibrating, folder,
+        calibrating, folder, ran=True,
     )  # fmt: skip
     begun, ran, failed = time.monotonic(), dict[str, Evaluation](), ""
 
     def told(name: str) -> ToKeep:
         unit, keys = (UNCOMPILED, named[name].modules) if named[name].modules else (ENGINE_OPTION, (name,))
         return ToKeep(unit=unit, keys=keys, of=len(named))
-
-    def run(name: str, beside: Session | None = None) -> Evaluation:
-        try:
-            return trials.run([name], samples, timed=False, beside=beside)
-        except PrecisionDebugError as error:  # that costs no finished comparison
-            return Evaluation(kept=(name,), mode=trials.mode, passes=False, text=str(error))
 
     def is_offered(name: str) -> bool:
         known = rule.was is not None and ran[name].executed is not None and not named[name].wide
@@ -104,7 +98,7 @@ def _run_in_turn(
     for name in named:
         if ran and time.monotonic() - begun > patience:
             break
-        one = run(name)
+        one = trials.run([name], samples, timed=False)
         if not one.errors:
             failed = one.text
             continue
@@ -113,7 +107,7 @@ def _run_in_turn(
             break
     ordered = sorted(ran, key=lambda name: (not ran[name].held[0], ran[name].sizes[0]))
     for name in filter(is_offered, ordered):
-        again = run(name, beside)
+        again = trials.run([name], samples, timed=False, beside=beside)
         if rule.confirms(ran[name].sizes[0], again):
             settings = dict(named[name].settings)
             typed = dataclasses.replace(

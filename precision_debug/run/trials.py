@@ -54,19 +54,19 @@ class Trials:
     """Runs of a target with some operators kept in higher precision.
 
     opening: the run mode that is tried, the target's or its simulation, which saves no files then. keeping: the
-    settings that keep some keys (see protocols.Keep). feeds: all sample sets, which calibrate.
+    settings that keep some keys (see protocols.Keep). feeds: all sample sets, which calibrate. ran: whether the mode
+    has run here: then what a set lacks, it lacks by what it keeps.
 
     folder: an existing one; each trial has its own in it while it lasts."""
 
     def __init__(
         self, opening: Opening, keeping: Callable[[Sequence[str]], Mapping[str, Any]], criterion: Criterion,
-        feeds: Sequence[Feeds], folder: Path,
+        feeds: Sequence[Feeds], folder: Path, *, ran: bool = False,
     ) -> None:  # fmt: skip
         spec = dataclasses.replace(opening.spec, options=without_saving(opening.spec.options))
         self.opening = dataclasses.replace(opening, spec=spec)
         self.keeping, self.criterion, self.feeds, self.folder = keeping, criterion, feeds, folder
-        self.opened = 0
-        self.ran = False  # whether any set has run here: then what another lacks, it lacks by what it keeps
+        self.opened, self.ran = 0, ran
 
     @property
     def mode(self) -> str:
