@@ -19,6 +19,7 @@ from precision_debug.records import Comparison, ModelFiles, Row, Side, Status, T
 from precision_debug.report import Report, write
 from precision_debug.report.formats.json import from_dict, load, to_dict
 from precision_debug.report.words import is_whole, reason_text
+from precision_debug.search.fix import ToKeep
 
 NUMBERS = st.none() | st.floats() | st.integers(-(2**70), 2**70).map(float)
 INDICES = st.none() | st.lists(st.integers(0, 2**63), max_size=5).map(tuple)
@@ -185,6 +186,17 @@ def test_fields_of_a_newer_version_are_left_out() -> None:
     plain = to_dict(report)
     plain["rows"][0]["new_number"] = 1
     assert from_dict(plain) == report
+
+
+def test_of_an_older_file_what_came_of_a_fix_is_read_too() -> None:
+    """It had what was tried in a record inside of what is to be kept."""
+    kept = ToKeep(option="--option a=b", keys=("a",), of=3, state="mended", before=0.5, after=0.1, runs=2)
+    report = dataclasses.replace(make_report(1), to_keep=dataclasses.replace(kept, beside=(kept,)))
+    plain = json.loads(json.dumps(to_dict(report)))
+    old = plain["to_keep"]
+    for one in (old, *old["beside"]):
+        one["tried"] = {name: one.pop(name) for name in ("state", "before", "after", "runs")}
+    assert from_dict(plain).to_keep == report.to_keep
 
 
 def test_reasons_keep_their_codes_and_older_files_their_sentences() -> None:
