@@ -292,3 +292,32 @@ def test_what_stands_behind_a_coarse_tensor_is_measured_on_right_inputs(
     for name in ("pool", "out"):
         assert introduced[name] is not None
         assert introduced[name] < 0.05, name
+
+
+@pytest.mark.parametrize(("far", "seed"), [(60.0, 3), (20.0, 5)])
+def test_of_a_constant_only_what_becomes_0_is_undone(far: float, seed: int, tmp_path: Path) -> None:
+    """A layer whose inputs lie far from nought and whose weights add up to nought: some weights become 0 in INT8, which
+    was told, while the rounding of all the others makes the error."""
+    pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(seed)
+    w = random.uniform(-0.15, 0.15, (64, 64))
+    weights = {"w": (w - w.mean(0)).astype(np.float32), "v": random.normal(size=(64, 8)) / 8, "far": np.float32(far)}
+    weights["v"] = weights["v"].astype(np.float32)
+    nodes = [
+        helper.make_node(kind, reads.split(), [made], name=made)
+        for kind, reads, made in (("Tanh", "x", "t"), ("Add", "t far", "a"), ("MatMul", "a w", "b"), ("Tanh", "b", "c"),
+                                  ("MatMul", "c v", "y"))
+    ]  # fmt: skip
+    onnx.save(onnx_models.model(nodes, [onnx_models.value("x", [16, 64])], [onnx_models.value("y")], weights),
+              tmp_path / "m.onnx")  # fmt: skip
+    x = random.normal(size=(16, 64)).astype(np.float32)
+    exact: dict[str, Any] = {"config": {"session.x64quantprecision": "1"}}  # else 8-bit sums may saturate
+    report = precision_debug.compare(
+        tmp_path / "m.onnx", run_mode="ort_int8_dynamic", inputs={"x": x}, **exact
+    )
+    assert report.explanation is not None
+    told = next(one for one in report.explanation.culprits if one.name == "b")
+    assert told.cause == "cancellation", (told.cause, told.evidence)
+    terms = far * np.sqrt(np.mean(np.square(weights["w"]))) * 8
+    assert told.evidence["input_size"] == pytest.approx(terms, rel=0.05)
+    assert told.evidence["factor"] == pytest.approx(terms / told.evidence["output_size"], rel=0.5)

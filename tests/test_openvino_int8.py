@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted import eighth_openvino
+from planted import eighth_openvino, sixteenth_onnx
 from planted.onnx_faults import Graph, tokens
 from planted.onnx_further import k
 
@@ -55,3 +55,15 @@ def test_what_is_subtracted_inside_of_a_stretch_of_integers_is_told(tmp_path: Pa
     assert report.explanation is not None
     first = report.explanation.culprits[0]
     assert (first.cause, first.evidence["amplifier"]) == ("cancellation", "moved")
+
+
+def test_an_outlier_is_undone_wherever_it_takes_the_range(tmp_path: Path) -> None:
+    """A token in what a product reads, and again in its result: undone in one of them alone, 0.68 of the error was
+    left, and it was told as the cause."""
+    case = next(one for one in sixteenth_onnx.CASES if one.name == "loud_token_by_nncf")
+    model, _, feeds = case.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause, first.evidence["channel"]) == ("r", "outlier_channel", 3)
+    assert first.evidence["left"] < 0.5

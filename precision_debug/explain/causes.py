@@ -408,6 +408,9 @@ def _cause_in_integers(one: _Operator) -> Told | None:
     if cancelled := subtracts_inside(one.subject, one.name, (one.found.units or 0.0) / _BEHIND_TWO):
         return "cancellation", {**cancelled, "factor": one.found.units}
     beyond = (one.found.units or 0.0) > BEYOND  # no rounding of these inputs is so large
+    terms = _cancels_inside(one.subject, one.name, one.constants) if one.types & SUM_UP else {}
+    if (told := _prove_cancellation(one, terms)) and "left" in told[1]:
+        return told[0], {**told[1], "own": sum(values.ndim > 1 for values in one.constants.values())}
     if one.subject.quantised_file and beyond and not rounds_inside(one.subject, one.name):
         return "other_arithmetic", {"rel_l2": one.found.rel_l2}
     return _told_or_not_found(one, _cause_too_coarse(one.subject, one.name, one.found))

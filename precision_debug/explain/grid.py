@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PrecisionDebugError
 from ..numbers.number_types import number_type
 from ..reasons import say
 from ..reasons.causes import CAUSES
@@ -22,7 +21,15 @@ from .introduced import MASK, Alone
 from .operator_facts import error_share
 from .operators import SUM_UP
 from .subject import Subject
-from .undo import LEFT, Case, combine_places, find_coarse_constant, find_saturating_sums, measure_left_without
+from .undo import (
+    LEFT,
+    Case,
+    find_coarse_constant,
+    find_saturating_sums,
+    measure_left_in_places,
+    measure_left_without,
+    run_with,
+)
 from .units import steps_of
 from .work import Work
 
@@ -78,18 +85,33 @@ def find_grid_cause(case: Case) -> Told:
     if scaled := find_coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
         return "constant_scale", scaled
     outliers: list[tuple[float, Evidence]] = []
+    several: list[Evidence] = []
     for code, ways in _list_suspected_causes(case, _find_step(wrong)):
         proven = [told for evidence in ways if (told := case.proven(code, evidence)) is not None]
-        if proven:  # of several, what leaves least; where about as much is left, the clearest
-            return code, min(proven, key=lambda told: round(float(told.get("left", 0.0)), 1))
-        if code == "outlier_channel" and not ways[0].get("several"):
-            left = measure_left_without(case, code, ways[0])
-            outliers += [] if left is None else [(left, ways[0])]
-    for _, first in sorted(outliers, key=lambda pair: pair[0])[:1]:
-        lefts = [left for left, one in outliers if one["channel"] == first["channel"]]
-        if len(lefts) > 1 and (left := combine_places(lefts)) <= LEFT:  # in what it reads, and again in its result
-            return "outlier_channel", {**first, "left": left}
-    return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
+        unmeasured = [told for told in proven if "left" not in told]
+        if proven and (code != _CAUSE or unmeasured):
+            return code, _choose_clearest(proven)
+        if code == _CAUSE and ways[0].get("several"):
+            several += proven
+        elif code == _CAUSE:
+            best = _choose_clearest(proven) if proven else ways[0]
+            left = best["left"] if proven else measure_left_without(case, code, best)
+            outliers += [] if left is None else [(left, best)]
+    for least, first in sorted(outliers, key=lambda pair: pair[0])[:1]:
+        # in what it reads, and again in its result
+        same = [told for _, told in outliers if (told["channel"], told["axis"]) == (first["channel"], first["axis"])]
+        joint = measure_left_in_places(case, same) if len(same) > 1 else None
+        left = least if joint is None else min(joint, least)
+        if left <= LEFT:
+            several.insert(0, {**first, "left": left})
+    return (_CAUSE, _choose_clearest(several)) if several else (
+        "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
+    )
+
+
+def _choose_clearest(proven: Sequence[Evidence]) -> Evidence:
+    """Return the one that leaves least; of those that leave about as much the first, which is the clearest."""
+    return min(proven, key=lambda told: round(float(told.get("left", 0.0)), 1))
 
 
 def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[Evidence]]]:
@@ -386,37 +408,15 @@ def _measure_left_with(
 
 def _read_inner_tensor(case: Case, source: str) -> Array | None:
     """Return a tensor that the target does not show, as the baseline has it."""
-    return _run_with(case, source, None).get(source)
+    return run_with(case, {}, source).get(source)
 
 
 def _measure_left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
     """Return the same of a tensor inside of a region."""
-    one, other = (_run_with(case, source, grid).get(case.name) for grid in (coarse, fine))
+    one, other = (run_with(case, {source: grid}).get(case.name) for grid in (coarse, fine))
     if one is None or other is None or one.shape != case.wrong.shape or not case.own:
         return None
     return float(np.linalg.norm(case.wrong - (one.astype(np.float64) - other) - case.exact)) / case.own
-
-
-def _run_with(case: Case, source: str, put: Array | None) -> dict[str, Array]:
-    """That tensor and the operator's own of a run of the baseline, with others put in its place; {} where the engine
-    does not run so."""
-    seen: dict[str, Array] = {}
-    bench = case.subject.bench
-
-    def replace(_op: str, name: str, value: Any) -> Any:
-        array = bench.host(value)
-        seen[name] = np.array(array)
-        if name != source or put is None or put.shape != array.shape:
-            return None
-        return bench.with_error(value, array, put.astype(array.dtype))
-
-    try:
-        case.subject.operators()[0].run_replacing(
-            case.subject.feeds, case.subject.showing(replace), {source, case.name}
-        )
-    except PrecisionDebugError:
-        return {}
-    return seen
 
 
 def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:

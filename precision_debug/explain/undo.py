@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..errors import PrecisionDebugError
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..records import TensorMeta
@@ -27,7 +28,6 @@ __all__ = [
     "EXPERIMENTS",
     "LEFT",
     "Case",
-    "combine_places",
     "count_below",
     "find_amplified_constant",
     "find_coarse_constant",
@@ -37,10 +37,12 @@ __all__ = [
     "make_exact_evaluator",
     "measure_growth_of_constants",
     "measure_least_rounding",
+    "measure_left_in_places",
     "measure_left_of",
     "measure_left_when",
     "measure_left_without",
     "round_to_grid",
+    "run_with",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -285,13 +287,14 @@ def _on_8_bits(values: Array, unsigned: bool) -> tuple[Array, float]:
     return (np.rint(values / unit) if unit else np.zeros(values.shape)) + (128 if shifted else 0), unit
 
 
-def round_to_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
-    """On the grid of an integer type from the smallest to the largest number, 0 on it."""
+def round_to_grid(values: Array, held_as: str, *, symmetric: bool = False, mirrored: bool = False) -> Array:
+    """On the grid of an integer type from the smallest to the largest number, 0 on it. symmetric: from minus the
+    largest; mirrored: so, on a grid that leaves the lowest integer out."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
-    if symmetric:
+    if symmetric or mirrored:
         high = max(-low, high)
         low = -high
-    step = (high - low) / (steps_of(held_as) or 255)
+    step = (high - low) / ((steps_of(held_as) or 255) - mirrored)
     return np.rint(values / step) * step if step else values
 
 
@@ -311,28 +314,91 @@ def _give_own_scale(values: Array, evidence: Evidence, held_as: str) -> tuple[Ar
 
 
 def _undo_channel(case: Case, evidence: Evidence) -> Array | float | None:
-    source = evidence.get("from", "")
-    if evidence.get("too"):
+    source, axis = evidence.get("from", ""), evidence["axis"]
+    grids = None if evidence.get("too") else _put_on_both_grids(case, evidence)
+    if grids is None:
         return None
-    held_as = case.narrow if is_quantised(case.narrow) else "int8"
-    values = case.exact if not source else case.constants.get(source, case.given(source))
-    if values is None or values.ndim <= evidence["axis"] or values.shape[evidence["axis"]] <= evidence["channel"]:
-        return None
-    values = values.astype(np.float64)
-    one, two = _give_own_scale(values, evidence, held_as)
-    axis = evidence["axis"]
+    values, one, two = grids
     if not source:
         sizes = [_measure_by_slices(case.exact, other, axis) for other in (case.wrong, one, two)]
         return _measure_energy_left(*sizes)
-    plain, got, best = case.again({}), case.again({source: one}), case.again({source: two})
-    if plain is None or got is None or best is None:
+    if (computed := _compute_with(case, {source: one}, {source: two})) is None:
         rounding = _measure_by_slices(values, one, axis)
         return _measure_by_slices(values, two, axis) / rounding if rounding else None
+    plain, got, best = computed
     sizes = [case.own, _size_of_error(got - plain), _size_of_error(best - plain)]
     if axis == 0 and _stays_in_its_slice(case, source, values, evidence):  # a sample's: what the others lose is theirs
         results = (case.wrong, case.exact + (got - plain), case.exact + (best - plain))
         sizes = [_measure_by_slices(case.exact, other, axis) for other in results]
     return _measure_energy_left(*sizes)
+
+
+def measure_left_in_places(case: Case, places: Sequence[Evidence]) -> float | None:
+    """Return what is left where one outlier gets its own scale in all that an operator reads and in its result at once;
+    None where that cannot be run."""
+    grids = {one.get("from", ""): _put_on_both_grids(case, one) for one in places}
+    known = {source: found for source, found in grids.items() if found is not None}
+    if len(known) < len(places):
+        return None
+    computed = _compute_with(
+        case, *({source: found[which] for source, found in known.items() if source} for which in (1, 2))
+    )
+    if computed is None:
+        return None
+    plain, got, best = computed
+    got, best = case.exact + (got - plain), case.exact + (best - plain)
+    if "" in known:
+        evidence = next(one for one in places if not one.get("from"))
+        got, best = _give_own_scale(got, evidence, case.narrow)[0], _give_own_scale(best, evidence, case.narrow)[1]
+    return _measure_energy_left(
+        *(_measure_by_slices(case.exact, other, places[0]["axis"]) for other in (case.wrong, got, best))
+    )
+
+
+def _put_on_both_grids(case: Case, evidence: Evidence) -> tuple[Array, Array, Array] | None:
+    """Return what an outlier lies in: as it is, on one grid, and with a scale for the outlier alone; None where it is
+    not there."""
+    source = evidence.get("from", "")
+    values = case.exact if not source else case.constants.get(source, case.given(source))
+    if values is None or values.ndim <= evidence["axis"] or values.shape[evidence["axis"]] <= evidence["channel"]:
+        return None
+    values = values.astype(np.float64)
+    return values, *_give_own_scale(values, evidence, case.narrow if is_quantised(case.narrow) else "int8")
+
+
+def _compute_with(case: Case, *puts: Mapping[str, Array]) -> list[Array] | None:
+    """Return what the operator gives, and what it gives with others in the place of what it reads: computed once more,
+    or in runs of the baseline, where these give what it gave; None where neither can be done."""
+    found = [case.again(put) for put in ({}, *puts)]
+    if found[0] is None and {*puts[0]} <= case.subject.row_of.keys():
+        found = [run_with(case, put).get(case.name) for put in ({}, *puts)]
+        if found[0] is None or _size_of_error(found[0].astype(np.float64) - case.exact) > _REPRODUCED * case.own:
+            return None
+    known = [one.astype(np.float64) for one in found if one is not None]
+    return known if len(known) == len(found) else None
+
+
+def run_with(case: Case, put: Mapping[str, Array], *more: str) -> dict[str, Array]:
+    """Return these tensors and the operator's own of a run of the baseline, with others put in their place; {} where
+    the engine does not run so. more: further tensors."""
+    seen: dict[str, Array] = {}
+    bench = case.subject.bench
+
+    def replace(_op: str, name: str, value: Any) -> Any:
+        array = bench.host(value)
+        seen[name] = np.array(array)
+        other = put.get(name)
+        if other is None or other.shape != array.shape:
+            return None
+        return bench.with_error(value, array, other.astype(array.dtype))
+
+    try:
+        case.subject.operators()[0].run_replacing(
+            case.subject.feeds, case.subject.showing(replace), {*put, *more, case.name}
+        )
+    except PrecisionDebugError:
+        return {}
+    return seen
 
 
 def _stays_in_its_slice(case: Case, source: str, values: Array, evidence: Evidence) -> bool:
@@ -355,12 +421,6 @@ def _measure_energy_left(whole: float, before: float, after: float) -> float | N
     if not whole:
         return None
     return 1.0 if before > 2 * whole else float(np.sqrt(max(0.0, whole**2 - before**2) + after**2)) / whole
-
-
-def combine_places(lefts: Iterable[float]) -> float:
-    """Return what is left where one cause acts in several places, each of which was undone by itself: their energies
-    add."""
-    return float(np.sqrt(max(0.0, 1.0 - sum(max(0.0, 1.0 - left**2) for left in lefts))))
 
 
 def _measure_by_slices(exact: Array, other: Array, axis: int) -> float:
@@ -392,37 +452,58 @@ def _undo_rounded_constants(case: Case, evidence: Evidence) -> Array | None:
     """Of a product whose terms cancel inside: its constants not rounded at all."""
     if evidence.get("amplifier") != case.name or not case.constants:
         return None
-    changed = {weight: next(_list_held_constants(case, weight, everything=True)) for weight in case.constants}
-    return case.without_error_of(changed)
+    return _choose_best(case, map(case.without_error_of, _list_rounded_constants(case)))
+
+
+def _list_rounded_constants(case: Case) -> Iterator[dict[str, Array]]:
+    """Yield all of its constants as the target may hold them; of integers its weights, on each kind of grid."""
+    if not is_quantised(case.narrow):
+        yield {weight: next(_list_held_constants(case, weight, everything=True)) for weight in case.constants}
+        return
+    weights = [weight for weight, value in case.constants.items() if value.ndim > 1]
+    for grids in zip(*(_list_grids(case, weight) for weight in weights), strict=False):
+        yield dict(zip(weights, grids, strict=True))
 
 
 def measure_growth_of_constants(case: Case) -> float | None:
     """Return how many times as large the rounding of its constants, and it alone, is in the result, both beside what
     they are the error of; None where that cannot be run."""
-    held = {weight: next(_list_held_constants(case, weight, everything=True)) for weight in case.constants}
-    plain, got = case.again({}), case.again(held)
-    off = math.hypot(*(_size_of_error(held[key] - value) / (_size_of_error(value) or 1.0)
-                       for key, value in case.constants.items()))  # fmt: skip
+    plain, known = case.again({}), list[tuple[float, float]]()
     size = 0.0 if plain is None else _size_of_error(plain)
-    if plain is None or got is None or got.shape != plain.shape or not off or not size:
-        return None
-    return _size_of_error(got - plain) / size / off
+    for held in _list_rounded_constants(case):
+        off = math.hypot(*(_size_of_error(value - case.constants[key]) / (_size_of_error(case.constants[key]) or 1.0)
+                           for key, value in held.items()))  # fmt: skip
+        got, undone = case.again(held), case.without_error_of(held)
+        if got is not None and plain is not None and undone is not None and off and size:
+            known.append((measure_left_of(case, undone), _size_of_error(got - plain) / size / off))
+    return min(known)[1] if known else None
 
 
 def _undo_constant_grid(case: Case, evidence: Evidence) -> Array | None:
     weight = evidence["weight"]
-    return _choose_best(case, (case.without_error_of({weight: grid}) for grid in _list_grids(case, weight)))
+    values = case.constants[weight]
+    return _choose_best(
+        case, (case.without_error_of({weight: _lose_what_is_0(values, grid)}) for grid in _list_grids(case, weight))
+    )
+
+
+def _lose_what_is_0(values: Array, grid: Array) -> Array:
+    """Return a constant of which nothing is rounded but what a grid makes 0."""
+    return np.where(grid == 0, 0.0, values)
 
 
 def _list_grids(case: Case, weight: str) -> list[Array]:
     """Return a constant on the grids that an engine may hold it on: of one scale, or of one for each channel."""
     value = case.constants[weight].astype(np.float64)
-    grids = [round_to_grid(value, case.narrow, symmetric=True), round_to_grid(value, case.narrow)]
+    grids = [round_to_grid(value, case.narrow, symmetric=True), round_to_grid(value, case.narrow),
+             round_to_grid(value, case.narrow, mirrored=True)]  # fmt: skip
     for axis in sorted({0, value.ndim - 1}) if value.ndim > 1 else ():  # one scale for each of its output channels
         if value.ndim > 2 and value.shape[axis] not in case.exact.shape:  # a side of a filter
             continue
-        parts = [round_to_grid(part, case.narrow, symmetric=True) for part in np.moveaxis(value, axis, 0)]
-        grids.append(np.moveaxis(np.stack(parts), 0, axis))
+        for mirrored in (False, True):
+            parts = [round_to_grid(part, case.narrow, symmetric=True, mirrored=mirrored)
+                     for part in np.moveaxis(value, axis, 0)]  # fmt: skip
+            grids.append(np.moveaxis(np.stack(parts), 0, axis))
     return grids
 
 
@@ -546,7 +627,7 @@ def find_coarse_constant(case: Case) -> dict[str, Any]:
         sizes = np.abs(values[values != 0]).astype(np.float64)
         for grid in _list_grids(case, weight):
             gone = int(np.count_nonzero((values != 0) & (grid == 0)))
-            undone = case.without_error_of({weight: grid}) if gone else None
+            undone = case.without_error_of({weight: _lose_what_is_0(values, grid)}) if gone else None
             left = None if undone is None else measure_left_of(case, undone)
             if left is not None and (left < best or (left == best and not found)):
                 best, found = left, {
