@@ -12,13 +12,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from planted.fourteenth_torch import CASES as OF_TORCH
+from planted.seventeenth_torch import CASES as LAST
 from planted.sixteenth_torch import CASES as NEXT
 
 import precision_debug
 from precision_debug.reasons import say
 from precision_debug.reasons.reason import as_reason
 
-CASES = {one.name: one for one in (*OF_TORCH, *NEXT)}
+CASES = {one.name: one for one in (*OF_TORCH, *NEXT, *LAST)}
 
 
 def first_culprit(name: str, folder: Path, *, exchanged: bool = False) -> tuple[Any, Any]:
@@ -49,6 +50,36 @@ def test_equal_names_of_constants_rows_are_not_one_operator(tmp_path: Path) -> N
     _, first = first_culprit("second_layer_without_its_scale", tmp_path)
     assert first.evidence.get("name", "") != "index (aten.select select#2)"
     assert first.cause == "other_arithmetic"
+
+
+@pytest.mark.parametrize("name", ["window_in_place_of_chunks", "blanks_taken_out_before_repeats"])
+def test_whole_numbers_of_two_programs_lose_no_precision(name: str, tmp_path: Path) -> None:
+    """Masks and symbols made of whole numbers alone: nothing is rounded there."""
+    _, first = first_culprit(name, tmp_path)
+    assert first.name == "bitwise_and"
+    assert first.cause in ("other_arithmetic", "files_differ")
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("transducer_joined_by_relu", "aten.tanh", "aten.relu"),
+        ("norm_of_the_whole_picture", "aten.permute+aten.native_layer_norm+aten.permute", "aten.native_group_norm"),
+    ],
+)  # fmt: skip
+def test_what_a_stretch_has_in_place_of_the_other_s_is_told(name: str, ours: str, theirs: str, tmp_path: Path) -> None:
+    """What both end with (a view; a GELU and a convolution) is not among them."""
+    report, first = first_culprit(name, tmp_path)
+    assert first.cause == "other_arithmetic"
+    assert (first.evidence["ours"], first.evidence["theirs"]) == (ours, theirs)
+    assert f"{theirs} where the baseline has {ours}" in report.to_dict()["summary"]["culprits"][0]["sentence"]
+
+
+def test_the_same_operators_in_another_order_are_told_so(tmp_path: Path) -> None:
+    """Queries and keys are normed and then turned, or turned and then normed."""
+    _, first = first_culprit("queries_normed_after_they_turned", tmp_path)
+    assert first.evidence["turned"] > 0
+    assert not {"ours", "theirs"} & first.evidence.keys()
 
 
 def test_what_is_read_is_beyond_the_type_and_not_what_is_made_of_it(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from .operator_facts import (
     ends_in_sum,
     error_share,
     find_acting_type,
+    find_exchanged_operators,
     find_largest_input,
     find_weights_in_few_bits,
     is_finer,
@@ -74,7 +75,7 @@ from .undo import (
     measure_least_rounding,
 )
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
-from .whole_numbers import find_whole_in_float32, find_wrapped_integers
+from .whole_numbers import find_whole_in_float32, find_wrapped_integers, has_whole_numbers_alone
 
 __all__ = ["find_cause", "with_own_numbers"]
 
@@ -141,7 +142,10 @@ def find_cause(
     if not amplifier and (in_float32 := find_whole_in_float32(subject, alone, name)):
         return "whole_in_float32", in_float32, keep
     if found.flips and not amplifier:
-        return "flips", {"count": found.flips, "elements": found.elements}, keep
+        many = {"count": found.flips, "elements": found.elements}
+        if not subject.two_files or not has_whole_numbers_alone(subject, name):
+            return "flips", many, keep
+        return *_name_other_operators(subject, name, many), (name,)
     if by_cast := find_cast_cause(subject, alone.casts, name, make_introduced_infinite(found).rel_l2):
         return (*by_cast, keep)
     if merged := find_merged_operand(subject, alone, name):
@@ -167,9 +171,16 @@ def find_cause(
         keep = (*list_mask_readers(subject, name, evidence["mask"]), *keep)
     if evidence.get("from", "") in subject.rounded_unseen:
         keep = (evidence["from"], *keep)
-    if code == "other_arithmetic" and (told := find_other_operator(subject, name)):
-        return "files_differ", told, (name,)
-    return code, evidence, keep
+    if code == "other_arithmetic":
+        code, evidence = _name_other_operators(subject, name, evidence)
+    return code, evidence, (name,) if code == "files_differ" else keep
+
+
+def _name_other_operators(subject: Subject, name: str, evidence: Evidence) -> Told:
+    """Return what two files have otherwise where one computes something else: the operator, or those of a stretch."""
+    if told := find_other_operator(subject, name):
+        return "files_differ", told
+    return "other_arithmetic", {**evidence, **find_exchanged_operators(subject, name)}
 
 
 def _make_case(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Case | None:

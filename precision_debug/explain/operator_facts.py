@@ -20,6 +20,7 @@ __all__ = [
     "ends_in_sum",
     "error_share",
     "find_acting_type",
+    "find_exchanged_operators",
     "find_inherited_error",
     "find_largest_input",
     "find_weights_in_few_bits",
@@ -80,6 +81,53 @@ def find_acting_type(subject: Subject, name: str) -> str:
 
 _FEW_TYPES = 3
 """Operators of a region that are named together."""
+
+
+def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
+    """Return the types of the operators that two files' stretches between the same compared tensors do not share, in
+    execution order, without those that both begin or end with; {} where the types are the same, or where an engine
+    wrote them anew. Where they are the same in another order, how many."""
+    row = subject.row_of.get(name)
+    if row is None or subject.two_frameworks or not subject.two_files:
+        return {}
+    theirs = _list_targets_between(subject, row.target_name)
+    if any(meta.absorbs or meta.own for meta in theirs):
+        return {}
+    ours, others = ([one.op_type for one in side] for side in (operators_of(subject, name), theirs))
+    for end in (-1, 0):
+        while ours and others and ours[end] == others[end]:
+            del ours[end], others[end]
+    if not ours or not others:
+        return {}
+    if sorted(ours) == sorted(others):
+        return {"turned": len(ours)}
+    return {"ours": _join_types(ours), "theirs": _join_types(others)}
+
+
+def _list_targets_between(subject: Subject, name: str) -> list[TensorMeta]:
+    """Return the target's operators from the nearest compared tensors to one, in execution order."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        current = waiting.pop()
+        meta = subject.targets.get(current)
+        if meta is None or current in found or (current != name and current in subject.partner):
+            continue
+        if current != name and meta.op_type in {"Input", "Constant"}:
+            continue
+        found.add(current)
+        waiting.extend(meta.inputs)
+    return [meta for key, meta in subject.targets.items() if key in found]
+
+
+def _join_types(types: list[str]) -> str:
+    """Return types as they are told; of many the first and the last, and how many are between."""
+    if len(types) <= _MANY_TYPES:
+        return "+".join(types)
+    return f"{'+'.join(types[:2])}+…+{'+'.join(types[-2:])} ({len(types)})"
+
+
+_MANY_TYPES = 6
+"""Operators of a stretch beyond which not all are told."""
 
 
 def ends_in_sum(subject: Subject, name: str) -> bool:

@@ -16,9 +16,17 @@ from .introduced import Alone
 from .subject import Subject
 from .undo import Case, list_source_names, make_exact_evaluator
 
-__all__ = ["find_whole_in_float32", "find_wrapped_integers"]
+__all__ = ["find_whole_in_float32", "find_wrapped_integers", "has_whole_numbers_alone"]
 
 Array = np.ndarray[Any, Any]
+
+
+def has_whole_numbers_alone(subject: Subject, name: str) -> bool:
+    """Return whether operators read and make whole numbers or truth values alone, so that nothing is rounded there."""
+    rows = [row for one in subject.sources(name) if (row := subject.row_of.get(one)) is not None]
+    types = [meta.dtype for meta in subject.region_of.get(name, ())]
+    types += [row.comparison.base.dtype if row.comparison is not None else "" for row in rows]
+    return bool(types) and all(one.lstrip("u").startswith(("int", "bool")) for one in types)
 
 
 def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:

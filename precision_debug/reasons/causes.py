@@ -666,7 +666,20 @@ CAUSES: Mapping[str, Cause] = {
         en="the target computes something else", zh="目标的计算不同",
         do="Compare what both sides compute here.",
         do_zh="对照两侧在此处的运算。",
-        evidence={"rel_l2": _FIGURE},
+        evidence={
+            "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
+        },
+        instead={"ours": Wording(
+            "the target computes something else: {theirs} where the baseline has {ours}",
+            "目标的计算不同：基线为 {ours} 之处，目标为 {theirs}",
+        ), "turned": Wording(
+            "the target computes something else: the same {turned} {turned:operator|operators} in another order",
+            "目标的计算不同：{turned} 个同类算子的顺序不同",
+        ), "count": Wording(
+            "the target computes something else: {count} of {elements} whole numbers or truth values differ on the"
+            " same inputs",
+            "目标的计算不同：相同输入下 {elements} 个整数或布尔结果中有 {count} 个不同",
+        )},
         unproven=True, by_a_pass=True,
     ),
     **ENGINE_CAUSES,
