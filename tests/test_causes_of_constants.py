@@ -20,6 +20,7 @@ from planted.onnx_further import k
 
 import precision_debug
 from precision_debug.explain.files import _compare_operators
+from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.records import Culprit, Operator
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead_sentences
@@ -340,6 +341,27 @@ class Norm(nn.Module):
         return self.out(self.norm(400 * self.inside(x)))
 
 
+class Discount(nn.Module):
+    def __init__(self, base, rows):
+        super().__init__()
+        self.a = nn.Linear(16, 1)
+        self.register_buffer("base", torch.full((1, rows), base))
+        self.register_buffer("at", torch.arange(float(rows)))
+
+    def forward(self, x):
+        return self.a(x).squeeze(-1) * self.base ** self.at
+
+
+def discount():
+    torch.manual_seed(0)
+    return Discount(0.99, 256), (torch.randn(8, 256, 16),)
+
+
+def interest():
+    torch.manual_seed(0)
+    return Discount(1.0137, 200), (torch.randn(4, 200, 16),)
+
+
 def still():
     torch.manual_seed(0)
     return Sums(False), (torch.rand(4, 16),)
@@ -390,6 +412,16 @@ def test_a_sum_in_a_loop_of_python_that_stands_still_is_a_drift(tmp_path: Path) 
     culprit = in_torch(tmp_path, "still", "torch_bf16").explanation.culprits[0]
     assert (culprit.cause, culprit.name.partition("#")[0], culprit.evidence["depth"]) == ("drift", "add", 24)
     assert in_torch(tmp_path, "moving", "torch_bf16").explanation.culprits == ()
+
+
+@pytest.mark.parametrize(("factory", "base"), [("discount", 0.99), ("interest", 1.0137)])
+def test_an_operator_of_two_constants_alone_is_computed_again(factory: str, base: float, tmp_path: Path) -> None:
+    """A power of a constant that bfloat16 has not, by steps that it has: it was "this type is too coarse"."""
+    culprit = in_torch(tmp_path, factory, "torch_bf16").explanation.culprits[0]
+    assert (culprit.cause, culprit.evidence.get("weight")) == ("constant_rounded", "base")
+    held = round_values(np.float32([base]), narrow_type("bfloat16"))[0]
+    assert culprit.evidence["off"] == pytest.approx(abs(held - base) / base, rel=1e-3)
+    assert culprit.evidence["left"] < 0.5
 
 
 def test_views_of_one_name_in_two_programs_are_not_held_against_each_other(tmp_path: Path) -> None:

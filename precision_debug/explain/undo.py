@@ -746,26 +746,29 @@ def list_source_names(subject: Subject) -> Mapping[str, str]:
 
 
 def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """Of an operator of one tensor and constants in any framework: the lookup, the product or the arithmetic that
-    reproduces it."""
-    sources = case.subject.sources(case.name)
+    """Of an operator of one tensor and constants in any framework, or of two constants alone: the lookup, the product
+    or the arithmetic that reproduces it."""
+    sources, constants = [*case.subject.sources(case.name)], {**case.constants}
     given = case.given(sources[0]) if len(sources) == 1 else None
+    if not sources and len(constants) == 2:
+        sources = [min(constants, key=lambda key: constants[key].ndim)]
+        given = constants.pop(sources[0])
     if given is not None and given.dtype.kind in "iu" and len(case.constants) == 1:
         return _make_lookup(case, sources[0], given)
-    if given is None or not 1 <= len(case.constants) <= 2 or given.dtype.kind != "f":
+    if given is None or not 1 <= len(constants) <= 2 or given.dtype.kind != "f":
         return None
     weight: str
     value: Array
-    (weight, value), *more = sorted(case.constants.items(), key=lambda pair: -pair[1].ndim)
+    (weight, value), *more = sorted(constants.items(), key=lambda pair: -pair[1].ndim)
     if value.ndim == 2 and given.size * max(value.shape) > _MUCH_WORK:
         return None
     forms: list[Callable[[Array, Array], Array]] = [
         lambda x, w: x @ w, lambda x, w: x @ w.T, lambda x, w: x * w, lambda x, w: x + w, lambda x, w: x - w,
-        lambda x, w: w - x, lambda x, w: x / w, lambda x, w: w / x,
+        lambda x, w: w - x, lambda x, w: x / w, lambda x, w: w / x, lambda x, w: x**w, lambda x, w: w**x,
     ]  # fmt: skip
 
     def by(form: Callable[[Array, Array], Array], changed: Mapping[str, Array]) -> Array | None:
-        if not changed.keys() <= {sources[0], *case.constants}:
+        if not changed.keys() <= {sources[0], *constants}:
             return None
         try:
             with np.errstate(all="ignore"):
