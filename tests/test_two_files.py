@@ -493,3 +493,112 @@ def test_a_floor_that_only_a_logarithm_shows_is_named(tmp_path: Path, least: flo
     assert report.exit_status == 1
     assert report.explanation is not None
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [("floored", "files_differ")]
+
+
+def test_a_mask_that_is_no_longer_inverted_lacks_an_operator(tmp_path: Path) -> None:
+    """Where truth values differ, what the other file lacks is told, as where numbers do."""
+
+    def masked(*, inverted: bool) -> onnx.ModelProto:
+        random = np.random.default_rng(0)
+        constants = {
+            "w": random.normal(size=(8, 4)).astype(np.float32), "last": np.array([-1]), "one": np.array([1]),
+        }  # fmt: skip
+        nodes = [
+            *([helper.make_node("Not", ["mask"], ["kept"])] if inverted else []),
+            helper.make_node("Unsqueeze", ["kept" if inverted else "mask", "last"], ["wide"]),
+            helper.make_node("Cast", ["wide"], ["f"], to=onnx.TensorProto.FLOAT),
+            helper.make_node("Mul", ["x", "f"], ["m"]), helper.make_node("ReduceSum", ["m", "one"], ["s"], keepdims=0),
+            helper.make_node("MatMul", ["s", "w"], ["y"]),
+        ]  # fmt: skip
+        mask = helper.make_tensor_value_info("mask", onnx.TensorProto.BOOL, [2, 6])
+        return onnx_models.model(
+            nodes, [onnx_models.value("x", [2, 6, 8]), mask], [onnx_models.value("y")], constants
+        )
+
+    onnx.save(masked(inverted=True), tmp_path / "first.onnx")
+    onnx.save(masked(inverted=False), tmp_path / "second.onnx")
+    inputs = {
+        "x": np.random.default_rng(1).normal(size=(2, 6, 8)).astype(np.float32),
+        "mask": np.arange(12).reshape(2, 6) % 6 > 3,
+    }  # fmt: skip
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", baseline_model=str(tmp_path / "first.onnx"), run_mode="ort_fp32", baseline="ort_fp32",
+        inputs=inputs,
+    )  # fmt: skip
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause) == ("wide", "files_differ")
+    assert {key: str(first.evidence[key]) for key in ("name", "base", "target")} == {
+        "name": "kept", "base": "Not", "target": "missing",
+    }  # fmt: skip
+
+
+def quantised_softmax(scale: float) -> onnx.ModelProto:
+    """scale: of its output, which is copied where there is none."""
+    random = np.random.default_rng(0)
+    constants = {"w": random.normal(size=(32, 40)).astype(np.float32) / 2}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["p"], axis=-1),
+    ]  # fmt: skip
+    if scale:
+        constants |= {"scale": np.float32(scale).reshape(()), "zero": np.array(127, np.uint8)}  # type: ignore[dict-item]
+        nodes += [
+            helper.make_node("QuantizeLinear", ["p", "scale", "zero"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+        ]
+    else:
+        nodes.append(helper.make_node("Identity", ["p"], ["y"]))
+    return onnx_models.model(nodes, [onnx_models.value("x", [16, 32])], [onnx_models.value("y")], constants)
+
+
+def test_a_copy_is_no_other_operator_than_what_it_is_a_copy_of(tmp_path: Path) -> None:
+    """A Softmax whose output has a scale of 0.5 sums up to anything but 1 (PINTO0309/onnx2tf#942)."""
+    onnx.save(quantised_softmax(0), tmp_path / "first.onnx")
+    onnx.save(quantised_softmax(0.5), tmp_path / "second.onnx")
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", baseline_model=str(tmp_path / "first.onnx"), run_mode="ort_fp32", baseline="ort_fp32",
+        inputs={"x": np.random.default_rng(1).normal(size=(16, 32)).astype(np.float32)},
+    )  # fmt: skip
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause) != ("y", "files_differ")
+
+
+def rms_norm(*, rescaled: bool) -> onnx.ModelProto:
+    """rescaled: divided by the largest number before it is squared, and multiplied by it behind the root, but not the
+    epsilon (apple/coremltools#2822)."""
+    random = np.random.default_rng(0)
+    constants = {
+        "w": random.normal(size=(64, 64)).astype(np.float32) / 8, "epsilon": np.array(1e-5, np.float32),
+        "two": np.array(2, np.float32), "last": random.normal(size=(64, 16)).astype(np.float32) / 8,
+    }  # fmt: skip
+    down = [
+        helper.make_node("Abs", ["h"], ["abs"]), helper.make_node("ReduceMax", ["abs"], ["most"], axes=[-1]),
+        helper.make_node("Div", ["h", "most"], ["down"]),
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]), *(down if rescaled else []),
+        helper.make_node("Pow", ["down" if rescaled else "h", "two"], ["p"]),
+        helper.make_node("ReduceMean", ["p"], ["v"], axes=[-1]), helper.make_node("Add", ["v", "epsilon"], ["ve"]),
+        helper.make_node("Sqrt", ["ve"], ["s"]),
+        *([helper.make_node("Mul", ["s", "most"], ["up"])] if rescaled else []),
+        helper.make_node("Div", ["h", "up" if rescaled else "s"], ["n"]),
+        helper.make_node("MatMul", ["n", "last"], ["y"]),
+    ]  # fmt: skip
+    return onnx_models.model(nodes, [onnx_models.value("x", [4, 8, 64])], [onnx_models.value("y")], constants)
+
+
+def test_what_is_taken_back_makes_no_share_of_outputs_that_agree(tmp_path: Path) -> None:
+    """It was "one operator makes 3.891e+12 % of the error"."""
+    onnx.save(rms_norm(rescaled=False), tmp_path / "first.onnx")
+    onnx.save(rms_norm(rescaled=True), tmp_path / "second.onnx")
+    x = np.random.default_rng(1).normal(size=(4, 8, 64)).astype(np.float32) / 100
+    x[:, :, 0] += 25
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", baseline_model=str(tmp_path / "first.onnx"), run_mode="ort_fp32", baseline="ort_fp32",
+        inputs={"x": x},
+    )  # fmt: skip
+    assert report.exit_status == 0
+    assert report.explanation is not None
+    assert not report.explanation.culprits

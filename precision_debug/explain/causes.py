@@ -185,7 +185,7 @@ def _name_other_operators(subject: Subject, name: str, evidence: Evidence) -> To
 
 def _make_case(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Case | None:
     """For experiments; None where its results were not kept, or are no numbers of one shape."""
-    if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind in "USOb":
+    if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind in "USO":
         return None
     exact, wrong = (np.asarray(one).astype(np.float64) for one in (exact, wrong))
     return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)

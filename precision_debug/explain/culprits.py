@@ -285,6 +285,20 @@ def list_felt(subject: Subject, alone: Alone) -> list[str]:
     return [one for one in alone.found if not _makes_up(subject, alone, one) and not _is_undone(subject, one)]
 
 
+def _without_taken_back(
+    subject: Subject, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink]
+) -> Mapping[str, Sequence[Effect]]:
+    """Leave out whose difference of two files would by itself make far more than all that is there, where every output
+    agrees: what is behind it takes it back, and an output that agrees has nothing of it."""
+    outputs = {sink.name for sink in sinks if sink.is_output}
+    if not subject.two_files or not outputs or not all(_agrees(subject, name) for name in outputs):
+        return effects
+    return {
+        name: carried for name, carried in effects.items()
+        if not any(effect.at in outputs and effect.share > FAR for effect in carried)
+    }  # fmt: skip
+
+
 def _tell_who_makes_up(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
     """With the readers of a difference of two files that make up for it, and those that do not, where both are."""
     told = []
@@ -318,6 +332,7 @@ def rank(
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
     error behind a division or a root depends on all the others there.
     """
+    effects = _without_taken_back(subject, effects, sinks)
     found = _tell_who_makes_up(
         subject, alone, _rank_culprits(subject, alone, effects, sinks, first, looked, few)
     )

@@ -59,14 +59,15 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
     for meta in reversed(subject.region_of.get(name, own)):
         row = rows.get(meta.name)
         there = row.target_name if row is not None else meta.name
-        held = _operators_in_files(subject, meta, there)
-        plain = baseline.operator(meta.name)
-        mine, theirs = held or (plain, _operator_behind_casts(target, there, plain))
+        held, plain = _operators_in_files(subject, meta, there), baseline.operator(meta.name)
+        theirs = held[1] if held else _operator_behind_casts(target, there, plain)
+        copy = plain is not None and plain.op_type == "Identity" and theirs is not None and theirs.op_type != "Identity"
+        mine = held[0] if held else _operator_behind_casts(baseline, meta.name, theirs) if copy else plain
         if mine is None or theirs is None:
             continue
         # inside a fused region equal names do not tell that the operators are the same
         if row is not None or (mine.op_type == theirs.op_type and _is_same_place(subject, meta, name, held)):
-            parts.append((meta, row, held, mine, theirs))
+            parts.append((meta, None if copy and not held else row, held, mine, theirs))
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
             difference = _find_other_constant(mine, theirs) or _find_other_attribute(mine, theirs)
@@ -92,8 +93,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
         difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
-        difference = difference or _cast_left_out(subject, name, row)
-        if difference:
+        if difference := difference or _cast_left_out(subject, name, row):
             return difference
     around = (_compare_enclosing_operators(baseline, target, mine, theirs) for _, _, _, mine, theirs in parts)
     return next((found for found in around if found), {}) or (_find_left_out(subject, case) if case is not None else {})
@@ -113,11 +113,11 @@ def _find_folded_operators(subject: Subject, name: str, difference: Evidence, th
 
 
 def _find_left_out(subject: Subject, case: Case) -> Evidence:
-    """Return an operator of the region without which the baseline's gives what the target gave: the target's file lacks
-    it; {} where none is."""
+    """Return an operator of the region that the target's file lacks: without it the baseline's gives the same."""
     for meta in subject.region_of.get(case.name, ()):
         given = case.given(meta.inputs[0]) if meta.name != case.name and len(meta.inputs) == 1 else None
-        undone = None if given is None else case.without_error_of({meta.name: given.astype(np.float32)})
+        plain = given if given is None or given.dtype.kind in "bi" else given.astype(np.float32)
+        undone = None if plain is None else case.without_error_of({meta.name: plain})
         if undone is not None and (left := measure_left_of(case, undone)) <= LEFT:
             told = {"what": say("an_operator"), "name": meta.name, "base": meta.op_type, "target": say("is_missing")}
             return {**told, "left": left}
