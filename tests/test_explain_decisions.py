@@ -345,3 +345,40 @@ def test_a_wrong_weight_in_a_loop_is_no_rounding_of_its_decisions(tmp_path: Path
     assert report.explanation is not None
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [("logits@0", "files_differ")]
     assert not any(one.expected for one in report.explanation.decisions)
+
+
+def compared_anew(folder: Path, mode: str, ops: tuple[str, str]) -> Report:
+    """Quarters that are counted by thresholds of one file's operator and of another's."""
+    x = (np.random.default_rng(3).integers(0, 40, size=(3, 12)) / 4).astype(F)
+    paths = []
+    for name, op in zip(("base", "target"), ops, strict=True):
+        nodes = [
+            helper.make_node("Unsqueeze", ["x", "last"], ["wide"], name="wide"),
+            helper.make_node(op, ["wide", "edges"], ["above"], name="above"),
+            helper.make_node("Cast", ["above"], ["ones"], name="ones", to=TensorProto.INT64),
+            helper.make_node("ReduceSum", ["ones", "last"], ["bin"], name="bin", keepdims=0),
+            helper.make_node("Gather", ["table", "bin"], ["y"], name="y"),
+        ]
+        held = {"last": np.array([-1]), "edges": np.arange(1, 9).astype(F),
+                "table": np.random.default_rng(7).normal(size=(9, 8)).astype(F)}  # fmt: skip
+        graph = helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 12, 8])],
+            [numpy_helper.from_array(value, name) for name, value in held.items()],
+        )  # fmt: skip
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+                  folder / f"{name}.onnx")  # fmt: skip
+        paths.append(str(folder / f"{name}.onnx"))
+    return precision_debug.compare(
+        paths[1], run_mode=mode, baseline="ort_fp32", baseline_model=paths[0], inputs={"x": x}
+    )
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "ov_opt"])
+def test_a_number_that_both_sides_read_and_decide_otherwise_is_no_rounding_s(mode: str, tmp_path: Path) -> None:
+    if mode.startswith("ov"):
+        pytest.importorskip("openvino", reason="needs OpenVINO")
+    report = compared_anew(tmp_path, mode, ("GreaterOrEqual", "Greater"))
+    assert report.verdict is Verdict.FAIL
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("above", "files_differ")]

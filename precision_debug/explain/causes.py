@@ -142,6 +142,8 @@ def find_cause(
     if not amplifier and (in_float32 := find_whole_in_float32(subject, alone, name)):
         return "whole_in_float32", in_float32, keep
     if found.flips and not amplifier:
+        if told := find_other_operator(subject, name):
+            return "files_differ", told, (name,)
         many = {"count": found.flips, "elements": found.elements}
         if not subject.two_files or not has_whole_numbers_alone(subject, name):
             return "flips", many, keep

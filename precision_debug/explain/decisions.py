@@ -26,6 +26,7 @@ from .operator_facts import find_acting_type
 from .operators import BODIES, MOVE, SELECT, plain_type, split_words
 from .subject import Subject, replaces
 from .units import LOOK_LEAST, MOST, TIMES, allowed_error
+from .whole_numbers import count_moved, find_moved
 from .work import Work
 from .workbench import HostWorkbench
 
@@ -585,7 +586,7 @@ class _Turned:
         for taken in (self._taken(there, nearest), *self._read_back(plain, there)):
             turned = [
                 name for name in self.names if name in taken and name in plain
-                and _are_rows(taken[name], plain[name]) and _count_moved(plain[name], taken[name])
+                and _are_rows(taken[name], plain[name]) and count_moved(plain[name], taken[name])
             ]  # fmt: skip
             got = self.runs.of_baseline(self.runs.put(turned, taken, plain, there), wanted) if turned else {}
             tried = self._explained(plain, there, got, fixed) if turned else None
@@ -596,6 +597,8 @@ class _Turned:
         # what is behind another decision is looked at in the run that took all of these as the target did
         followed = {**plain, **{one: got[one] for one in scores & got.keys()}}
         if tried is None or any(self._is_drowned(name, followed, there) for name in turned):
+            return None
+        if any(self._is_another(name, plain, there, taken[name]) for name in turned):
             return None
         draws = [
             run_shaken(subject, wanted, draw=draw, also=self.runs.unseen(), fixed=values, own=True)
@@ -655,7 +658,7 @@ class _Turned:
             if not self._rest(name, plain, there, got, fixed):
                 return None
             off = measure_error_at(self.bench, plain[name], got[name], rounded=name in self.subject.rounded)
-            effect[name] = off if off is not None else _count_moved(plain[name], got[name]) / max(1, got[name].size)
+            effect[name] = off if off is not None else count_moved(plain[name], got[name]) / max(1, got[name].size)
             matters = matters or bool(sink.flips) or effect[name] ** 2 >= HALF * sink.rel_l2**2
         return effect if matters else None
 
@@ -669,7 +672,7 @@ class _Turned:
         rounded = name in self.subject.rounded
         rest = measure_error_at(self.bench, got[name], there[name], rounded=rounded)
         if rest is None:
-            return not _find_moved(got[name], there[name]).any()
+            return not find_moved(got[name], there[name]).any()
         usual = measure_error_at(self.bench, plain[name], fixed[name], rounded=rounded) if name in fixed else None
         return rest <= allowed_error(self.subject.typical_unit, usual)
 
@@ -690,6 +693,20 @@ class _Turned:
                 if float(np.std(widen(there[one]) - base)) > MOST * apart:
                     return True
         return False
+
+    def _is_another(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], taken: Array) -> bool:
+        """Return whether an operator that has one right answer gave another for the same numbers: no rounding does
+        that. Not where an output is the judged engine's, and its scores are those of one that is built to show them."""
+        scores, subject = self.runs.scores[name], self.subject
+        if not {*scores} <= plain.keys() & there.keys() or (
+            name in subject.target_outputs and not {*scores} <= subject.target_outputs.keys()
+        ):
+            return False
+        limits = [] if len(scores) != 1 else self.runs.limits(name)
+        told = compare_choices([*(plain[one] for one in scores), *limits], [*(there[one] for one in scores), *limits],
+                               plain[name], taken)  # fmt: skip
+        step = plain_type(subject.meta_of[name].op_type) in _STEPS
+        return told.get("off") == 0 and (step or (taken.dtype.kind == "b" and told.get("margin") == 0))
 
     def _of_first(
         self, turned: Sequence[str], plain: Mapping[str, Array], own: Mapping[str, Array], there: Mapping[str, Array],
@@ -719,13 +736,13 @@ class _Turned:
         limits = [] if len(scores) != 1 else self.runs.limits(name)
         other = [there.get(one, own[one]) for one in self.runs.scores[name] if one in own]
         told = compare_choices([*scores, *limits], [*other, *limits], own[name], taken) if scores else {}
-        count = int(told.get("count", _count_moved(own[name], taken)))
+        count = int(told.get("count", count_moved(own[name], taken)))
         elements = int(told.get("elements", taken.size))
         known = [plain[one] for one in self.runs.scores[name] if one in plain]
         drawn = [
             compare_choices(
                 [*known, *limits], [*(draw[one] for one in self.runs.scores[name]), *limits], plain[name], draw[name]
-            ).get("count", float(_count_moved(plain[name], draw[name])))
+            ).get("count", float(count_moved(plain[name], draw[name])))
             for draw in draws
             if name in draw and all(one in draw for one in self.runs.scores[name]) and _are_rows(draw[name], taken)
         ]
@@ -780,17 +797,3 @@ def _decide_of_all(name: str, each: Sequence[Decision]) -> Decision:
 def _are_rows(one: Array, other: Array) -> bool:
     """Return whether two decisions are of one shape but for how many rows they pick."""
     return one.ndim == other.ndim and (one.shape == other.shape or (one.ndim > 0 and one.shape[1:] == other.shape[1:]))
-
-
-def _count_moved(one: Array, other: Array) -> int:
-    if one.shape != other.shape:
-        return max(1, abs(one.size - other.size))
-    return int(_find_moved(one, other).sum())
-
-
-def _find_moved(one: Array, other: Array) -> Any:
-    """Where two decisions are not the same; of floats that are whole numbers, those that are another whole number."""
-    if one.dtype.kind == "f" and other.dtype.kind == "f":
-        with np.errstate(invalid="ignore"):
-            return np.abs(widen(one) - widen(other)) >= 0.5
-    return one != other

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.blocks import widen
 from ..protocols import Operators
 from .introduced import Alone
 from .subject import Subject
 from .undo import Case, list_source_names, make_exact_evaluator
 
-__all__ = ["find_whole_in_float32", "find_wrapped_integers", "has_whole_numbers_alone"]
+__all__ = [
+    "count_moved", "find_moved", "find_whole_in_float32", "find_wrapped_integers", "has_whole_numbers_alone",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -137,3 +140,18 @@ def _list_integer_constants(subject: Subject, name: str) -> dict[str, Array]:
         if (operator := replacer.operator(meta.name)) is not None for key, value in operator.parameters.items()
     }  # fmt: skip
     return {key: value for key, value in found.items() if value.dtype.kind in "iu" and value.size}
+
+
+def count_moved(one: Array, other: Array) -> int:
+    """Return in how many places two decisions are not the same; of other shapes, by how many rows at least."""
+    if one.shape != other.shape:
+        return max(1, abs(one.size - other.size))
+    return int(find_moved(one, other).sum())
+
+
+def find_moved(one: Array, other: Array) -> Any:
+    """Return where two decisions are not the same; of floats that are whole numbers, those that are another one."""
+    if one.dtype.kind == "f" and other.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            return np.abs(widen(one) - widen(other)) >= 0.5
+    return one != other
