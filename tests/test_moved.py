@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from planted.onnx_faults import Graph
+from planted.seventeenth_onnx import CASES as NIBBLES
 
 import precision_debug
 from precision_debug.pairing.reordered import find_order
@@ -144,3 +147,40 @@ def test_an_order_is_found_without_a_copy_of_the_array() -> None:
     assert peak < base.nbytes / 8
     target[500, 1] += 1
     assert find_order(base, target) is None
+
+
+def test_a_constant_that_a_litert_file_holds_in_four_bits_is_compared(tmp_path: Path) -> None:
+    """An operator reads what DEQUANTIZE makes of it: its nibbles had been exchanged, and nothing was told of them."""
+    pytest.importorskip("ai_edge_litert", reason="LiteRT runs the files")
+    made, base, feeds = next(one for one in NIBBLES if one.name.startswith("nibbles_of_each")).make(tmp_path)
+    report = precision_debug.compare(
+        made, baseline_model=str(base), run_mode="tflite_ref", baseline="tflite_ref", inputs=feeds
+    )
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.name, only.cause) == ("pool_input_nhwc", "files_differ")
+    assert only.evidence["name"].startswith("conv2_conv_filter")
+
+
+@pytest.mark.parametrize("part", [1.0, 0.5], ids=["all", "half"])
+def test_a_constant_that_is_the_same_but_for_its_size_is_told_by_its_factor(part: float, tmp_path: Path) -> None:
+    def build(factor: float) -> Graph:
+        g = Graph(seed=5)
+        x = g.op("Relu", [g.dense(g.input("x", g.random.normal(size=(4, 16)).astype(np.float32)), 16, 16, "a")], "r")
+        g.dense(x, 16, 4, "y")
+        g.weights["a.w"][: int(16 * part)] *= np.float32(factor)
+        return g
+
+    base, target = build(1), build(3.6)
+    report = precision_debug.compare(
+        target.save(tmp_path / "target.onnx", ["y"]), baseline_model=str(base.save(tmp_path / "base.onnx", ["y"])),
+        run_mode="ort_fp32", baseline="ort_fp32", inputs=base.feeds,
+    )  # fmt: skip
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.name, only.evidence["name"]) == ("a_mm", "a.w")
+    told = only.evidence["target"]
+    if part == 1:
+        assert re.search(r"\b256\b.*\b3\.6\b", told)
+    else:
+        assert isinstance(told, float)

@@ -596,9 +596,9 @@ class _Turned:
         scores = {one for name in turned for one in self.runs.scores[name]} - put.keys()
         # what is behind another decision is looked at in the run that took all of these as the target did
         followed = {**plain, **{one: got[one] for one in scores & got.keys()}}
-        if tried is None or any(self._is_drowned(name, followed, there) for name in turned):
+        if tried is None or any(_is_drowned(self.runs, name, followed, there) for name in turned):
             return None
-        if any(self._is_another(name, plain, there, taken[name]) for name in turned):
+        if any(_is_another(self.runs, name, plain, there, taken[name]) for name in turned):
             return None
         draws = [
             run_shaken(subject, wanted, draw=draw, also=self.runs.unseen(), fixed=values, own=True)
@@ -682,32 +682,6 @@ class _Turned:
             return None
         return measure_error_at(self.bench, got[name], there[name], rounded=name in self.subject.rounded)
 
-    def _is_drowned(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
-        """Return whether an operator's scores are off by much of what tells them apart. That is their spread, or the
-        step that they are rounded to, however small it is beside their size: whoever made the scores wrong has then
-        made the decisions, near ones or not."""
-        for one in self.runs.scores[name]:
-            if one in plain and one in there and there[one].shape == plain[one].shape:
-                base = widen(plain[one])
-                apart = 1.0 if plain_type(self.subject.meta_of[name].op_type) in _STEPS else float(np.std(base))
-                if float(np.std(widen(there[one]) - base)) > MOST * apart:
-                    return True
-        return False
-
-    def _is_another(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], taken: Array) -> bool:
-        """Return whether an operator that has one right answer gave another for the same numbers: no rounding does
-        that. Not where an output is the judged engine's, and its scores are those of one that is built to show them."""
-        scores, subject = self.runs.scores[name], self.subject
-        if not {*scores} <= plain.keys() & there.keys() or (
-            name in subject.target_outputs and not {*scores} <= subject.target_outputs.keys()
-        ):
-            return False
-        limits = [] if len(scores) != 1 else self.runs.limits(name)
-        told = compare_choices([*(plain[one] for one in scores), *limits], [*(there[one] for one in scores), *limits],
-                               plain[name], taken)  # fmt: skip
-        step = plain_type(subject.meta_of[name].op_type) in _STEPS
-        return told.get("off") == 0 and (step or (taken.dtype.kind == "b" and told.get("margin") == 0))
-
     def _of_first(
         self, turned: Sequence[str], plain: Mapping[str, Array], own: Mapping[str, Array], there: Mapping[str, Array],
         taken: Mapping[str, Array], draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float],
@@ -779,6 +753,33 @@ class _Turned:
         return dataclasses.replace(
             subject, rows=rows, bearers=subject.bearers | after, fails=subject.fails and bool(failing)
         )
+
+
+def _is_drowned(runs: _Runs, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
+    """Return whether an operator's scores are off by much of what tells them apart. That is their spread, or the
+    step that they are rounded to, however small it is beside their size: whoever made the scores wrong has then
+    made the decisions, near ones or not."""
+    for one in runs.scores[name]:
+        if one in plain and one in there and there[one].shape == plain[one].shape:
+            base = widen(plain[one])
+            apart = 1.0 if plain_type(runs.subject.meta_of[name].op_type) in _STEPS else float(np.std(base))
+            if float(np.std(widen(there[one]) - base)) > MOST * apart:
+                return True
+    return False
+
+
+def _is_another(runs: _Runs, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], taken: Array) -> bool:
+    """Return whether an operator that has one right answer gave another for the same numbers: no rounding does
+    that. Not where an output is the judged engine's, and its scores are those of one that is built to show them."""
+    scores, subject = runs.scores[name], runs.subject
+    shown_apart = name in subject.target_outputs and not {*scores} <= subject.target_outputs.keys()
+    if shown_apart or not {*scores} <= plain.keys() & there.keys():
+        return False
+    limits = [] if len(scores) != 1 else runs.limits(name)
+    told = compare_choices([*(plain[one] for one in scores), *limits], [*(there[one] for one in scores), *limits],
+                           plain[name], taken)  # fmt: skip
+    step = plain_type(subject.meta_of[name].op_type) in _STEPS
+    return told.get("off") == 0 and (step or (taken.dtype.kind == "b" and told.get("margin") == 0))
 
 
 def _decide_of_all(name: str, each: Sequence[Decision]) -> Decision:

@@ -1,4 +1,5 @@
-"""Where a constant that two files do not share stands in the baseline: at another place, or here in another order.
+"""Where a constant that two files do not share stands in the baseline: at another place, or here in another order or
+size.
 
 A converter that exchanges layers, heads or experts changes no number: the other file has each constant, too.
 """
@@ -6,6 +7,7 @@ A converter that exchanges layers, heads or experts changes no number: the other
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,27 +32,52 @@ _TOLD = 6
 
 def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanation:
     """Return the explanation with the place in the baseline's file of each culprit's constant that is the whole of
-    another one, or in another order. Such culprits come in execution order: none of them is wrong by itself, and the
-    first is where to look."""
-    moved: dict[str, Culprit] = {}
+    another one, or in another order, and with the factor of one that is the same but for its size. Those of the first
+    two kinds come in execution order: none of them is wrong by itself, and the first is where to look."""
+    moved, scaled = dict[str, Culprit](), dict[str, Culprit]()
     held: dict[Any, list[tuple[str, str]]] = {}
     for one in explanation.culprits:
         if (pair := _find_pair(subject, one)) is None:
             continue
         key, base, target = pair
+        if (factor := _find_factor(base, target)) is not None:
+            told = say("all_times", value=_shorten(one), count=target.size, factor=factor)
+            scaled[one.name] = dataclasses.replace(one, evidence={**one.evidence, "target": told})
+            continue
         if (found := find_order(base, target)) is not None:
             axis, order = found
             shown = ", ".join(map(str, order[:_TOLD])) + (", …" if len(order) > _TOLD else "")
-            told = say("in_other_order", value=shorten_floats(one.evidence["target"]), axis=axis, order=shown)
+            told = say("in_other_order", value=_shorten(one), axis=axis, order=shown)
         else:
             held = held or _index_constants(subject)
             if not (name := _find_whole(subject, held, key, target)):
                 continue
-            told = say("all_of_another", value=shorten_floats(one.evidence["target"]), name=name)
+            told = say("all_of_another", value=_shorten(one), name=name)
         moved[one.name] = dataclasses.replace(one, evidence={**one.evidence, "target": told})
     waiting = iter(sorted(moved, key=lambda name: subject.order.get(name, 0)))
-    culprits = tuple(moved[next(waiting)] if one.name in moved else one for one in explanation.culprits)
-    return dataclasses.replace(explanation, culprits=culprits) if moved else explanation
+    culprits = tuple(
+        moved[next(waiting)] if one.name in moved else scaled.get(one.name, one) for one in explanation.culprits
+    )
+    return dataclasses.replace(explanation, culprits=culprits) if moved or scaled else explanation
+
+
+def _find_factor(base: Array, target: Array) -> float | None:
+    """Return by which one factor every number of the target is the baseline's, but for a rounding of each side; None
+    where there is none, or one number alone to tell it by."""
+    if {base.dtype.kind, target.dtype.kind} != {"f"} or np.count_nonzero(base) < 2:
+        return None
+    wide, there = base.astype(np.float64), target.astype(np.float64)
+    factor = float(np.vdot(wide, there) / np.vdot(wide, wide))
+    step = 2 * max(float(np.finfo(one.dtype).eps) for one in (base, target))
+    fits = bool((np.abs(there - factor * wide) <= step * np.abs(there)).all())
+    return factor if fits and math.isfinite(factor) and abs(factor - 1) > step else None
+
+
+def _shorten(culprit: Culprit) -> Any:
+    """Return the target's number in as many digits as the baseline's is told in, where these tell them apart."""
+    base, target = culprit.evidence["base"], culprit.evidence["target"]
+    figures = [f"{one:.4g}" for one in (base, target) if isinstance(one, float)]
+    return float(figures[1]) if len({*figures}) == 2 else shorten_floats(target)
 
 
 def _find_pair(subject: Subject, culprit: Culprit) -> tuple[str, Array, Array] | None:

@@ -92,7 +92,7 @@ class Graph:
             if array is None:
                 continue
             name = tensors[index].name.decode()
-            if tensor is not tensors[index]:
+            if tensor is not tensors[index] and scale_of(tensor) is None:
                 narrowed[name] = dtype_of(tensor.type)
             constants[name] = array
         return Operator(
@@ -101,10 +101,13 @@ class Graph:
         )  # fmt: skip
 
     def _stored_as(self, index: int) -> int:
-        """Return the constant in float16 that one is dequantised from; itself elsewhere."""
+        """Return the constant, in float16 or in integers that have a scale, that one is dequantised from; itself
+        elsewhere."""
         main, place = self.flat.main, self.fixed.get(index)
         read = _indices(main.operators[place].inputs) if place is not None else []
-        return read[0] if len(read) == 1 and dtype_of(main.tensors[read[0]].type) == "float16" else index
+        held = main.tensors[read[0]] if len(read) == 1 else None
+        narrow = held is not None and (dtype_of(held.type) == "float16" or scale_of(held) is not None)
+        return read[0] if narrow else index
 
 
 def read_graph(flat: Flat) -> Graph:
