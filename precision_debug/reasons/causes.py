@@ -775,7 +775,7 @@ _THINGS = {
     ),
     "all_of_another": Wording("{value}, as the whole of the baseline's {name}", "{value}（整体即基线的 {name}）"),
     "all_times": Wording(
-        "{value}, as all {count} numbers are {factor:.4g} times the baseline's",
+        "{value} (all {count} numbers are {factor:.4g} times the baseline's)",
         "{value}（全部 {count} 个数都是基线的 {factor:.4g} 倍）",
     ),
     "in_other_order": Wording(
