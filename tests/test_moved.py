@@ -181,6 +181,6 @@ def test_a_constant_that_is_the_same_but_for_its_size_is_told_by_its_factor(part
     assert (only.name, only.evidence["name"]) == ("a_mm", "a.w")
     told = only.evidence["target"]
     if part == 1:
-        assert re.search(r"\b256\b.*\b3\.6\b", told)
+        assert re.search(r"\b3\.6\b", told)
     else:
         assert isinstance(told, float)

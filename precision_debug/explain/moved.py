@@ -41,7 +41,7 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
             continue
         key, base, target = pair
         if (factor := _find_factor(base, target)) is not None:
-            told = say("all_times", value=_shorten(one), count=target.size, factor=factor)
+            told = say("all_times", value=_shorten(one), factor=factor)
             scaled[one.name] = dataclasses.replace(one, evidence={**one.evidence, "target": told})
             continue
         if (found := find_order(base, target)) is not None:

@@ -774,10 +774,7 @@ _THINGS = {
         "{name} and {count} other {count:weight|weights} of the module", "{name}（及该模块的另外 {count} 个权重）"
     ),
     "all_of_another": Wording("{value}, as the whole of the baseline's {name}", "{value}（整体即基线的 {name}）"),
-    "all_times": Wording(
-        "{value} (all {count} numbers are {factor:.4g} times the baseline's)",
-        "{value}（全部 {count} 个数都是基线的 {factor:.4g} 倍）",
-    ),
+    "all_times": Wording("{value} (all {factor:.4g} times the baseline's)", "{value}（均为基线的 {factor:.4g} 倍）"),
     "in_other_order": Wording(
         "{value}, where the same numbers are in another order along axis {axis} ({order})",
         "{value}（同样的数沿轴 {axis} 的次序不同：{order}）",
