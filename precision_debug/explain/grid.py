@@ -85,28 +85,25 @@ def find_grid_cause(case: Case) -> Told:
     if scaled := find_coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
         return "constant_scale", scaled
     outliers: list[tuple[float, Evidence]] = []
-    several: list[Evidence] = []
+    confirmed: list[Evidence] = []
     for code, ways in _list_suspected_causes(case, _find_step(wrong)):
         proven = [told for evidence in ways if (told := case.proven(code, evidence)) is not None]
         unmeasured = [told for told in proven if "left" not in told]
         if proven and (code != _CAUSE or unmeasured):
             return code, _choose_clearest(proven)
-        if code == _CAUSE and ways[0].get("several"):
-            several += proven
-        elif code == _CAUSE:
-            best = _choose_clearest(proven) if proven else ways[0]
+        confirmed += [_choose_clearest(proven)] if proven else []
+        if code == _CAUSE and not ways[0].get("several"):
+            best = confirmed[-1] if proven else ways[0]
             left = best["left"] if proven else measure_left_without(case, code, best)
             outliers += [] if left is None else [(left, best)]
-    for least, first in sorted(outliers, key=lambda pair: pair[0])[:1]:
-        # in what it reads, and again in its result
-        same = [told for _, told in outliers if (told["channel"], told["axis"]) == (first["channel"], first["axis"])]
-        joint = measure_left_in_places(case, same) if len(same) > 1 else None
-        left = least if joint is None else min(joint, least)
-        if left <= LEFT:
-            several.insert(0, {**first, "left": left})
-    return (_CAUSE, _choose_clearest(several)) if several else (
-        "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
-    )
+    first = confirmed[0] if confirmed else min(outliers, key=lambda pair: pair[0])[1] if outliers else {}
+    # in what it reads, and again in its result
+    same = [(one.get("channel"), one.get("axis")) == (first.get("channel"), first.get("axis")) for _, one in outliers]
+    places = [one for (_, one), alike in zip(outliers, same, strict=True) if alike]
+    joint = measure_left_in_places(case, places) if len(places) > 1 and not first.get("several") else None
+    if confirmed or (joint is not None and joint <= LEFT):
+        return _CAUSE, first if joint is None else {**first, "left": min(joint, first.get("left", joint))}
+    return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
 
 
 def _choose_clearest(proven: Sequence[Evidence]) -> Evidence:
