@@ -68,7 +68,10 @@ onnx.save(model, {made!r})  # then convert it to FP16 as before"""
 
 def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: Sequence[Culprit]) -> Iterator[Remedy]:
     """change: what the mode does to the model, see ``modes.Recipe``. model: the file."""
-    causes = frozenset(one.cause for one in culprits)
+    wide = {one.evidence.get("from", "") for one in culprits if one.cause == "outlier_channel"}
+    own = wide & {tensor.name for tensor in read_model(model).proto.graph.initializer} if wide else wide
+    # a channel of a weight is no matter of what is calibrated
+    causes = frozenset("constant_scale" if one.evidence.get("from", "") in own else one.cause for one in culprits)
     types = frozenset(kind for one in culprits for kind in one.op_types)
     adds = not types.isdisjoint({*PRODUCTS, *SUMMED})
     if change in {"", "float16"} and adds and count_quantised(read_model(model).proto):
