@@ -63,8 +63,10 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
 
 def _find_factor(base: Array, target: Array) -> float | None:
     """Return by which one factor every number of the target is the baseline's, but for a rounding of each side; None
-    where there is none, or one number alone to tell it by."""
-    if {base.dtype.kind, target.dtype.kind} != {"f"} or np.count_nonzero(base) < 2:
+    where there is none, or one number alone to tell it by (a variance that is the same in each channel)."""
+    if {base.dtype.kind, target.dtype.kind} != {"f"}:
+        return None
+    if not (told := base[base != 0]).size or (told == told[0]).all():
         return None
     wide, there = base.astype(np.float64), target.astype(np.float64)
     factor = float(np.vdot(wide, there) / np.vdot(wide, wide))
