@@ -197,6 +197,7 @@ def test_of_an_older_file_what_came_of_a_fix_is_read_too() -> None:
     for one in (old, *old["beside"]):
         one["tried"] = {name: one.pop(name) for name in ("state", "before", "after", "runs")}
     assert from_dict(plain).to_keep == report.to_keep
+    assert (kept.tried, ToKeep(option="--option a=b").tried) == (kept, None)  # as programs read it
 
 
 def test_reasons_keep_their_codes_and_older_files_their_sentences() -> None:

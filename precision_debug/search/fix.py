@@ -243,3 +243,8 @@ class ToKeep:
     bound: float | None = None
     in_vain: TradePoint | None = None
     metric: str = ""
+
+    @property
+    def tried(self) -> ToKeep | None:
+        """Return this record where something came of trying it, as programs read it that were written for 0.3."""
+        return self if self.state else None
