@@ -76,7 +76,8 @@ def test_a_file_that_quantises_inside_alone_is_judged_as_one(times: int, tmp_pat
         graph = Graph(seed=3)
         x = graph.input("x", graph.random.normal(size=(32, 16)).astype(np.float32))
         for layer, size in enumerate((16, 16, 8)):
-            x = graph.op("MatMul", [x, graph.weight(f"w{layer}", graph.random.normal(size=(16, size)) / 4)], f"m{layer}")
+            weight = graph.weight(f"w{layer}", graph.random.normal(size=(16, size)) / 4)
+            x = graph.op("MatMul", [x, weight], f"m{layer}")
             if quantised and layer < 2:
                 scale = graph.weight(f"s{layer}", np.float32(0.04 * (times if layer else 1)))
                 zero = graph.weight(f"z{layer}", np.uint8(128))

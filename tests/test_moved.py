@@ -14,6 +14,7 @@ from planted.seventeenth_onnx import CASES as NIBBLES
 
 import precision_debug
 from precision_debug.pairing.reordered import find_order
+from precision_debug.reasons import say
 
 WEIGHT = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
 
@@ -184,3 +185,14 @@ def test_a_constant_that_is_the_same_but_for_its_size_is_told_by_its_factor(part
         assert re.search(r"\b3\.6\b", told)
     else:
         assert isinstance(told, float)
+
+
+def test_an_operator_that_one_file_has_more_in_a_stretch_is_told(tmp_path: Path) -> None:
+    """The Not before an If: before, "the target computes something else" and no word of what."""
+    case = next(one for one in NIBBLES if one.name == "branch_whose_condition_lost_its_not")
+    model, base, feeds = case.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ort_fp32", baseline_model=base, inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause, first.evidence["ours"]) == ("chosen", "other_arithmetic", "Not")
+    assert first.evidence["theirs"] == say("no_operator")

@@ -344,6 +344,27 @@ def test_a_variance_that_fp16_clamps_is_found_in_the_mode(tmp_path: Path) -> Non
     assert culprit.evidence["limit"] == 65504
 
 
+@pytest.mark.parametrize("reads", ["x", "x and y"])
+def test_what_openvino_reads_in_float32_is_told(reads: str, tmp_path: Path) -> None:
+    """float64 is float32 there, and 1.7e9 is known to 128. Before: "the target computes something else"."""
+    random = np.random.default_rng(0)
+    graph = Graph()
+    feeds = {one: 1.7e9 + random.uniform(0, 5, size=(4, 16)) for one in reads.split(" and ")}
+    names = [graph.input(one, value) for one, value in feeds.items()]
+    if len(names) == 1:
+        graph.weights["start"] = np.array(1.7e9)
+        names.append("start")
+    since = graph.op("Sub", names, "since")
+    graph.op("Sin", [graph.op("Cast", [since], "narrow", to=TensorProto.FLOAT)], "wave")
+    path = graph.save(tmp_path / "seconds.onnx", ["wave"])
+    report = precision_debug.compare(path, run_mode="ov_opt", baseline="ort_fp32", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause, first.evidence["cast"]) == ("since", "coarse", "float32")
+    assert first.evidence["source"] in feeds
+    assert first.evidence["left"] < 0.71
+
+
 def test_a_variance_that_fp16_clamped_is_found_in_the_file(tmp_path: Path) -> None:
     """OpenVINO's own pass makes the FP16 model, so that every CPU has it: off by sqrt(9.8e7 / 65504) = 38.7."""
     from openvino.passes import ConvertFP32ToFP16, Manager

@@ -67,12 +67,15 @@ from .regions import (
 )
 from .subject import Subject
 from .undo import (
+    LEFT,
     Case,
     count_below,
     find_amplified_constant,
     find_tiny_constant,
+    make_exact_evaluator,
     measure_growth_of_constants,
     measure_least_rounding,
+    measure_left_of,
 )
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 from .whole_numbers import find_whole_in_float32, find_wrapped_integers, has_whole_numbers_alone
@@ -306,7 +309,7 @@ def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wr
     for rule in (
         _cause_beyond_range, _cause_born_there, _read_on_steps, _cause_in_integers, _cause_below_range,
         _cause_divided_by_infinity,
-        _cause_in_float32, _cause_in_sums,
+        _cause_in_float32, _cause_in_sums, _cause_cast_before,
     ):  # fmt: skip
         if evidence := rule(one):
             return evidence
@@ -511,6 +514,25 @@ def _prove_cancellation(one: _Operator, inside: Evidence) -> Told | None:
     if told is None:
         return None
     return told[0], {**told[1], "factor": measure_growth_of_constants(one.case) or one.found.units}
+
+
+def _cause_cast_before(one: _Operator) -> Told | None:
+    """Of an operator of float64 that the target computes in float32: what it reads, rounded to it. Of several tensors
+    the one that makes most is told."""
+    exact = {source: one.alone.exact_of(source) for source in one.subject.sources(one.name)}
+    wide = {source: values for source, values in exact.items() if values is not None and values.dtype == np.float64}
+    compute = make_exact_evaluator(one.case) if wide and is_finer(one.subject, one.name) else None
+    if compute is None or (plain := compute(wide)) is None:
+        return None
+    cast = {source: values.astype(np.float32).astype(np.float64) for source, values in wide.items()}
+    # the others as they are: the target may hold them in float32 already
+    made = {source: compute({**wide, source: values}) for source, values in cast.items()}
+    got, size = compute(cast), float(np.linalg.norm(plain)) or 1.0
+    if got is None or (left := measure_left_of(one.case, one.wrong - (got - plain))) > LEFT:
+        return None
+    off = {source: float(np.linalg.norm(each - plain)) / size for source, each in made.items() if each is not None}
+    source = max(off, key=lambda name: off[name])
+    return "coarse", {"source": source, "cast": "float32", "error": off[source], "left": left}
 
 
 def _cause_too_coarse(subject: Subject, name: str, found: Introduced) -> Told:

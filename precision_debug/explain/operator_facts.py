@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..numbers.born import compute_finite_l2
+from ..reasons import say
 from ..records import TensorMeta
 from .operators import CANCEL, MOVE, SELECT, SUM_UP, plain_type
 from .subject import Subject
@@ -97,11 +98,12 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     for end in (-1, 0):
         while ours and others and ours[end] == others[end]:
             del ours[end], others[end]
-    if not ours or not others:
+    one_sided = not ours or not others
+    if one_sided and all(plain_type(one) in MOVE for one in (*ours, *others)):  # a copy more makes no other numbers
         return {}
     if sorted(ours) == sorted(others):
         return {"turned": len(ours)}
-    return {"ours": _join_types(ours), "theirs": _join_types(others)}
+    return {"ours": _join_types(ours) or say("no_operator"), "theirs": _join_types(others) or say("no_operator")}
 
 
 def _list_targets_between(subject: Subject, name: str) -> list[TensorMeta]:

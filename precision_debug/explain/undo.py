@@ -719,7 +719,8 @@ def make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | 
                 given = changed.get(ends[name], case.given(ends[name]))
                 if given is None:
                     return None
-                values[name] = given.astype(np.float32) if given.dtype.kind == "f" else given
+                wide = case.subject.meta_of[ends[name]].dtype == "float64"
+                values[name] = given.astype(np.float64 if wide else np.float32) if given.dtype.kind == "f" else given
                 continue
             if name in inner:
                 values[name] = inner[name]

@@ -664,8 +664,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "other_arithmetic": Cause(
         en="the target computes something else", zh="目标的计算不同",
-        do="Compare what both sides compute here.",
-        do_zh="对照两侧在此处的运算。",
+        do="Compare what both sides compute here.", do_zh="对照两侧在此处的运算。",
         evidence={
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
         },
@@ -758,6 +757,7 @@ _THINGS = {
     "a_setting": Wording("setting of the configuration", "配置项"),
     "is_there": Wording("there", "有"),
     "is_missing": Wording("missing", "无"),
+    "no_operator": Wording("no operator", "无算子"),
     "axis_and_behind": Wording("{axis} with all axes behind it", "{axis} 及其后的所有轴"),
     "in_batch": Wording("inside a batch", "位于批次中"),
     "in_padded": Wording("with padding behind it", "其后有填充"),
