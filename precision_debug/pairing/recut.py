@@ -617,8 +617,10 @@ def _cut_padding(meta: TensorMeta, whole: _Side, pieces: _Side) -> _Group | None
     small, stem = whole.values[meta.name], _stem_of(meta.name)
     again = any(_stem_of(one.name) == stem and one.name != meta.name for one in whole.metas.values())
     named = pieces.metas.get(meta.name)
+    if not whole.read_by(meta):  # weights: no padding
+        return None
     otherwise = named is not None and whole.computes_otherwise(meta, named)  # asked of each: it goes on to its readers
-    if again or otherwise or not whole.read_by(meta):  # weights: no padding
+    if again or otherwise:
         return None
     found: list[tuple[float, bool, str, Index]] = []
     for one in pieces.free():

@@ -501,7 +501,7 @@ def scale_of_the_length_that_was_traced() -> Any:
 
 @case("forward algorithm in bfloat16", "long", "torch_bf16", names("logaddexp", "add", "logsumexp", "sub"),
       LOST, extra=names("logaddexp", "add", "sub", "select", "log_softmax", most=400),
-      offered=True)  # fmt: skip
+      offered=True, anyone=True)  # fmt: skip
 def chance_of_two_hundred_frames(mended: bool = False) -> Any:
     """Two states' log chances are carried over 200 frames to about -400, where bfloat16's steps are 2; what is told is
     the chance of one state beside the other's."""
