@@ -15,7 +15,7 @@ from precision_debug.records import TensorMeta
 OPEN: dict[str, str] = {
     "mel_beside_a_pitch_ort_int8": "a part of which a quarter is told, beside one 400 times as large, passes",
     "attention_written_out_in_bfloat16_torch_bf16": "attention that leaves a softcap out is called too coarse",
-    "expert_chosen_by_four_bits_ort_int4": "as many of a router's decisions as 4 bits turn pass, with 0.43 at the output",
+    "expert_chosen_by_four_bits_ort_int4": "a tenth of a router's decisions passes where 4 bits turn as many",
 }
 """What is known to be told wrongly, with what is wrong."""
 
