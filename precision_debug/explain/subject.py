@@ -221,21 +221,22 @@ class Subject:
     def quantised_file(self) -> bool:
         """Whether the target's file brings integers that stand for numbers, and the baseline's none: a quantised model
         beside the one that it was made of, in whichever run modes."""
-        return any(map(_is_of_quantiser, self.targets.values())) and not self.quantises
+        return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self.quantises
 
     @cached_property
     def weights_alone(self) -> bool:
         """Whether the target's file is the baseline's graph and quantises nothing but weights, which its operators hold
         for themselves: then whatever else differs is not the quantiser's doing."""
-        kinds = [meta.op_type for meta in self.targets.values() if _is_of_quantiser(meta)]
+        kinds = [meta.op_type for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
         same = self.quantised_file and self.two_files and not self.two_frameworks
         return same and all(kind.endswith(QUANTISED_WEIGHT) for kind in kinds)
 
     @cached_property
     def same_integers(self) -> bool:
         """Whether both sides run one file that quantises, in modes that quantise nothing themselves."""
+        named = (meta.op_type for meta in (*self.tensors, *self.targets.values()))
         own = find_promise(self.precision).computes in {"int8", "int4"}
-        return not self.two_files and not own and any(map(_is_of_quantiser, (*self.tensors, *self.targets.values())))
+        return not self.two_files and not own and any(QUANTISED.search(op_type) for op_type in named)
 
     @property
     def quantises_itself(self) -> bool:
@@ -245,7 +246,7 @@ class Subject:
     @cached_property
     def quantises(self) -> bool:
         """Whether the baseline's graph itself quantises."""
-        return any(map(_is_of_quantiser, self.tensors))
+        return any(QUANTISED.search(meta.op_type) for meta in self.tensors)
 
     @cached_property
     def typical_unit(self) -> float:
@@ -513,12 +514,6 @@ def _find_carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> fro
     return frozenset(found)
 
 
-def _is_of_quantiser(meta: TensorMeta) -> bool:
-    """Return whether a tensor is what an operator that quantises made: one that stands for what an operator before it
-    computes is called after that one."""
-    return bool(QUANTISED.search(meta.op_type)) or meta.view == "dequantised"
-
-
 def _find_type_held(subject: Subject, row: Row) -> str:
     """Return the type in which the target holds a row's tensor."""
     meta = subject.targets.get(row.target_name) or subject.targets.get(row.target_name.rpartition("@")[0])
@@ -536,7 +531,7 @@ def _find_type_held(subject: Subject, row: Row) -> str:
 def _has_coarse_steps(subject: Subject) -> bool:
     """Whether a target of integers has any of fewer than 16 bits: in its tensors, in the constants that its file
     holds, or in what became of the weights."""
-    types = {meta.dtype for meta in subject.targets.values() if _is_of_quantiser(meta)} & INTEGERS
+    types = {meta.dtype for meta in subject.targets.values() if QUANTISED.search(meta.op_type)} & INTEGERS
     if not types or min(map(steps_of, types)) < steps_of("int16") or subject.target.replacer is None:
         return True
     for name, row in subject.row_of.items():
@@ -608,7 +603,7 @@ def _is_between_none(values: Array, others: Array, held: str) -> bool:
 def _has_weights_of_4_bits(subject: Subject) -> bool:
     """Return whether the target's file quantises weights alone, to 4 bits or fewer, and the baseline's are not these
     numbers already. It then loses what 4 bits lose, whatever type the operators multiply in."""
-    kinds = [meta.op_type for meta in subject.targets.values() if _is_of_quantiser(meta)]
+    kinds = [meta.op_type for meta in subject.targets.values() if QUANTISED.search(meta.op_type)]
     if not all(FEW_BITS.search(kind) for kind in kinds):
         return False
     found = (_measure_steps_apart(subject, row) for row in subject.row_of.values())
