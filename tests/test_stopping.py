@@ -103,7 +103,7 @@ def test_a_sweep_that_is_timing_reports_what_it_has(place: Path, number: signal.
     save(pause=0.01)
     words = ["sweep", "--model_file", "m.fake", "--run_modes", "fake_fp32,fake_off", "--explain", "off"]
     process = begin(*words, "--speed_seconds", "1000", "--output", "out/s.json")
-    wait_for(lambda: list(place.glob("*/.held")), process)
+    wait_for(lambda: list(place.glob("*/.held")) and children_of(process), process)  # the folder is there before it
     (child,) = children_of(process)
     ended(process, number)
     wait_for(lambda: not runs(child))
