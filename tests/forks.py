@@ -27,6 +27,8 @@ from typing import IO, Any, NoReturn
 import pytest
 from warm import ENGINES, import_all, shared
 
+from precision_debug.numbers.cores import count_available_cores
+
 __all__ = ["pytest_addoption", "pytest_runtestloop"]
 
 
@@ -37,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _count(text: str) -> int:
     """One more than there are cores: tests wait for what they have started for a sixth of their time."""
-    return len(os.sched_getaffinity(0)) + 1 if text == "auto" else int(text)
+    return count_available_cores() + 1 if text == "auto" else int(text)
 
 
 @pytest.hookimpl(tryfirst=True)

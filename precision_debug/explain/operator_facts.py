@@ -11,7 +11,7 @@ from ..numbers.born import compute_finite_l2
 from ..reasons import say
 from ..records import TensorMeta
 from .operators import CANCEL, MOVE, SELECT, SUM_UP, plain_type
-from .subject import Subject
+from .subject import Subject, collect_stretch
 
 __all__ = [
     "WIDE",
@@ -91,7 +91,8 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     row = subject.row_of.get(name)
     if row is None or subject.two_frameworks or not subject.two_files:
         return {}
-    theirs = _list_targets_between(subject, row.target_name)
+    between = collect_stretch(subject.targets, row.target_name, subject.partner)
+    theirs = [meta for key, meta in subject.targets.items() if key in between]
     if any(meta.absorbs or meta.own for meta in theirs):
         return {}
     ours, others = ([one.op_type for one in side] for side in (operators_of(subject, name), theirs))
@@ -104,21 +105,6 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     if sorted(ours) == sorted(others):
         return {"turned": len(ours)}
     return {"ours": _join_types(ours) or say("no_operator"), "theirs": _join_types(others) or say("no_operator")}
-
-
-def _list_targets_between(subject: Subject, name: str) -> list[TensorMeta]:
-    """Return the target's operators from the nearest compared tensors to one, in execution order."""
-    found, waiting = set[str](), [name]
-    while waiting:
-        current = waiting.pop()
-        meta = subject.targets.get(current)
-        if meta is None or current in found or (current != name and current in subject.partner):
-            continue
-        if current != name and meta.op_type in {"Input", "Constant"}:
-            continue
-        found.add(current)
-        waiting.extend(meta.inputs)
-    return [meta for key, meta in subject.targets.items() if key in found]
 
 
 def _join_types(types: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,7 +38,7 @@ from .units import (
 )
 from .workbench import HostWorkbench
 
-__all__ = ["FLOAT8", "Subject", "find_narrowed_constants", "replaces"]
+__all__ = ["FLOAT8", "Subject", "collect_stretch", "find_narrowed_constants", "replaces"]
 
 Array = np.ndarray[Any, Any]
 
@@ -388,17 +388,7 @@ class Subject:
         return {name: tuple(self._region(name)) for name in self.row_of}
 
     def _region(self, name: str) -> list[TensorMeta]:
-        found: dict[str, TensorMeta] = {}
-        waiting = [name]
-        while waiting:
-            current = waiting.pop()
-            meta = self.meta_of.get(current)
-            if meta is None or current in found or (current != name and current in self.row_of):
-                continue
-            if current != name and meta.op_type in {"Input", "Constant"}:
-                continue
-            found[current] = meta
-            waiting.extend(meta.inputs)
+        found = collect_stretch(self.meta_of, name, self.row_of)
         return sorted(found.values(), key=lambda meta: self.order[meta.name])
 
     def only_moves(self, name: str) -> bool:
@@ -512,6 +502,22 @@ def _find_carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> fro
             if row is not None:
                 found.add(row.name)
     return frozenset(found)
+
+
+def collect_stretch(metas: Mapping[str, TensorMeta], name: str, ends: Container[str]) -> dict[str, TensorMeta]:
+    """Return one side's operators from the nearest tensors of ``ends`` to one, by name, the last first."""
+    found: dict[str, TensorMeta] = {}
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        meta = metas.get(current)
+        if meta is None or current in found or (current != name and current in ends):
+            continue
+        if current != name and meta.op_type in {"Input", "Constant"}:
+            continue
+        found[current] = meta
+        waiting.extend(meta.inputs)
+    return found
 
 
 def _find_type_held(subject: Subject, row: Row) -> str:
