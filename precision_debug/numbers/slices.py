@@ -46,6 +46,7 @@ __all__ = [
     "judge_slices",
     "largest_lost_error",
     "list_lost_parts",
+    "measure_again",
     "sum_slices",
     "with_slices",
 ]
@@ -489,10 +490,9 @@ def _is_told(sums: Array, error: float | Array) -> bool:
     return bool((many > 0).all() and (TOLD**2 * about > np.maximum(error, CONSTANT * squares)).all())
 
 
-def list_lost_parts(found: Comparison) -> Parts:
+def list_lost_parts(lost: Sequence[Slices]) -> Parts:
     """Return what was lost before as parts of its axis, so that it is judged as such again: on steps each slice, which
     is told or lost beside every other."""
-    lost = found.lost
     if not lost or lost[0].axis == WHOLE:
         return {}
     if any(one.step for one in lost):
@@ -506,6 +506,24 @@ def largest_lost_error(found: Comparison) -> float:
     none is."""
     sizes = ((one, one.spread if one.step else one.size) for one in found.lost)
     return max((float(one.error / size) for one, size in sizes if size), default=0.0)
+
+
+def measure_again(lost: Sequence[Slices], base: Array, target: Array) -> float:
+    """Return the largest relative error of slices that were lost in another run, lost or not in this one: beside their
+    own size here, of those on steps beside their spread. 0 where no such slices are there."""
+    largest = 0.0
+    for one in lost:
+        there = one.axis == WHOLE or (one.axis < base.ndim and base.shape[one.axis] == one.of)
+        if not there or base.shape != target.shape:
+            continue
+        at = np.arange(one.first, one.last + 1)
+        mine, theirs = (_take_slices(side, one.axis, at) for side in (base, target))
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(mine) & np.isfinite(theirs)
+            mine, apart = mine[finite], (theirs - mine)[finite]
+        size = (mine.std() if one.step else math.sqrt(np.square(mine).mean())) if mine.size else 0.0
+        largest = max(largest, math.sqrt(np.square(apart).mean()) / size if size else 0.0)
+    return float(largest)
 
 
 @dataclass(frozen=True)

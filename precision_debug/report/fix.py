@@ -6,7 +6,7 @@ from ..reasons import Text, as_reason, same
 from ..search.fix import Artefact, Fix, KeptUnit, TradePoint
 from .model import Report
 from .sections import Cell, Section, label_and_value, plain_cell
-from .tried import UNITS, describe_giving_up, describe_low_before, describe_still_low, format_error
+from .tried import UNITS, describe_giving_up, describe_low_before, describe_still_low, format_error, name_error
 from .words import count, explain_reason, format_count, format_duration, format_percent, were
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
@@ -49,12 +49,12 @@ def _best_trade_text(fix: Fix) -> list[Text]:
     """Return the best trade that was seen, where no set was found."""
     if not fix.best:
         return []
-    units = UNITS.get(fix.unit, UNITS["operator"])
+    units, what = UNITS.get(fix.unit, UNITS["operator"]), name_error(slices=fix.slices)
     return [
         Text(
-            f"The best trade-off found keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: the error goes"
+            f"The best trade-off found keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: {what.en} goes"
             f" from {format_error(fix.before)} to {format_error(fix.best_error)} ({fix.best_option}).",
-            f"已运行的最佳折中保留 {count(fix.units)} {units.zh}中的 {count(len(fix.best))} 个：误差从"
+            f"已运行的最佳折中保留 {count(fix.units)} {units.zh}中的 {count(len(fix.best))} 个：{what.zh}从"
             f" {format_error(fix.before)} 降到 {format_error(fix.best_error)}（{fix.best_option}）。",
         )
     ]
@@ -86,16 +86,16 @@ def _not_needed_text(fix: Fix) -> Text:
 
 
 def _answer_text(fix: Fix) -> Text:
-    units = UNITS.get(fix.unit, UNITS["operator"])
+    units, what = UNITS.get(fix.unit, UNITS["operator"]), name_error(slices=fix.slices)
     low = same("") if fix.was is None else describe_still_low(fix.was, fix.still)
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
     given_up = describe_giving_up(fix.was, fix.still, len(fix.kept), fix.units)
     first = f"{given_up.en}keep {count(len(fix.kept))} of {count(fix.units)} {units.en}"
     return Text(
-        f"{first[0].upper()}{first[1:]} in higher precision ({', '.join(keys)}): the error goes from"
+        f"{first[0].upper()}{first[1:]} in higher precision ({', '.join(keys)}): {what.en} goes from"
         f" {format_error(fix.before)} to {format_error(fix.after)}{low.en}.",
         f"{given_up.zh}将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（"
-        f"{'、'.join(keys)}）：误差从 {format_error(fix.before)} 降到 {format_error(fix.after)}{low.zh}。",
+        f"{'、'.join(keys)}）：{what.zh}从 {format_error(fix.before)} 降到 {format_error(fix.after)}{low.zh}。",
     )
 
 
@@ -240,6 +240,8 @@ def _name_of_measure(fix: Fix) -> Text:
     """Return what its errors are: Rel L2, or what the user's own metric gives."""
     if fix.limit.code == "limit_score":
         return Text("1 - metric", "1 - 指标")
+    if fix.slices and fix.limit.code not in _METRICS:
+        return Text("Error, of lost slices by their own size", "误差（丢失的切片以其自身大小计）")
     return Text("Metric", "指标") if fix.limit.code in _METRICS else Text("Rel L2", "相对 L2")
 
 

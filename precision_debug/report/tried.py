@@ -124,6 +124,13 @@ def _describe_error(kept: ToKeep) -> Text:
     """Return what a set takes off: the error, or what the user's metric loses."""
     if kept.metric:
         return Text(f"what `{kept.metric}` loses", f"指标 `{kept.metric}` 的损失")
+    return name_error(slices=kept.slices)
+
+
+def name_error(*, slices: bool) -> Text:
+    """Return what two numbers are the error of. slices: see ToKeep."""
+    if slices:
+        return Text("the largest error (of lost slices by their own size)", "最大误差（丢失的切片以其自身大小计）")
     return Text("the error", "误差")
 
 
@@ -148,13 +155,26 @@ def _describe_whether_passing(kept: ToKeep, *, strict: bool, of_many: float | No
         return Text(", within the tolerance", "，在容差内") if mended else Text(
             ", still out of tolerance", "，仍超出容差"
         )
+    whole = same("")
+    if kept.slices and kept.outputs is not None:
+        whole = Text(
+            f"; the worst output as a whole is off by {format_figure(kept.outputs)} then",
+            f"；此时整个输出的最大误差为 {format_figure(kept.outputs)}",
+        )
     if kept.allowed is None:
-        return Text("", "")
+        return whole
+    found = _describe_expected(kept, of_many)
+    return Text(f"{whole.en}{found.en}", f"{whole.zh}{found.zh}")
+
+
+def _describe_expected(kept: ToKeep, of_many: float | None) -> Text:
+    """Say whether what is left is as expected. of_many: see ``_describe_whether_passing``."""
     if kept.pasted is not None and kept.bound is not None:
         return _as_pasted(kept, kept.bound)
-    bound = kept.allowed if mended else max(kept.allowed, of_many or 0.0)
+    mended, allowed = kept.state == "mended", kept.allowed or 0.0
+    bound = allowed if mended else max(allowed, of_many or 0.0)
     more = Text("as expected", "符合预期") if mended else Text("still more than expected", "仍高于预期")
-    if not mended and kept.after is not None and kept.after <= bound:
+    if not mended and kept.judged is not None and kept.judged <= bound:
         more = Text(
             "as expected unless one operator makes most of that", "除非其大部分来自单个算子，否则符合预期"
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,14 +22,16 @@ from ..numbers import judge
 from ..numbers.arrays import as_array
 from ..numbers.born import is_broken
 from ..numbers.measure_tokens import compute_mean_kl
-from ..numbers.slices import Parts, largest_lost_error, list_lost_parts, with_slices
+from ..numbers.slices import largest_lost_error, list_lost_parts, measure_again, with_slices
 from ..reasons import Reason, say
-from ..records import Comparison, Row, Status, Tolerance
+from ..records import Comparison, Row, Slices, Status, Tolerance
 from ..search.request import TOKENS_KL, SearchRequest, limit_of
 from ..settings import Setting
 from ..settings.options import parse_allowed_drop
 
-__all__ = ["SAVED_AS", "CheckCommand", "Criterion", "Sample", "choose_save_setting", "list_parts", "with_drop"]
+__all__ = [
+    "SAVED_AS", "CheckCommand", "Criterion", "Sample", "Verdict", "choose_save_setting", "list_lost", "with_drop",
+]  # fmt: skip
 
 
 PLACE = "{model}"
@@ -109,13 +111,24 @@ class Sample:
     """One set of inputs, for both sides, and what the baseline gives: its outputs, or every tensor.
 
     low: the error with nothing kept, where a limit is a share of it. labels: the sample's own, for a metric that may
-    only get so much worse."""
+    only get so much worse. lost: slices of outputs that are lost with nothing kept, of this sample alone."""
 
     feeds: Mapping[str, Any]
     target_feeds: Mapping[str, Any]
     values: Values
     low: float | None = None
     labels: Any = None
+    lost: Mapping[str, Sequence[Slices]] = field(default_factory=dict)
+
+
+class Verdict(NamedTuple):
+    """Whether a sample passes, its error (inf: NaN or Inf), and the first mismatch in words. outputs: the largest
+    relative L2 error of whole outputs; None where nothing else is the error."""
+
+    passes: bool
+    error: float
+    text: str
+    outputs: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +139,8 @@ class Criterion:
     passes where the user gave no tolerance and no limit. check: what decides in place of all that. bounds: such errors
     of outputs that have one of their own, as a training step's have; the error of a sample is then that of the outputs
     whose bound is ``allowed`` at most: beside a gradient that is nothing but rounding, whose relative error is any
-    number, the others' would not be seen. parts: of an output, what it packs, as far as that was lost: then the error
-    is that of what is lost."""
+    number, the others' would not be seen. lost: slices of outputs that were lost with nothing kept: the error is
+    theirs, beside their own size, with nothing kept and with anything, lost then or not."""
 
     asked: SearchRequest
     tolerance: Tolerance
@@ -136,12 +149,13 @@ class Criterion:
     metric: Callable[[Values, Values], Any] | None = field(default=None)
     check: CheckCommand | None = None
     bounds: Mapping[str, float] = field(default_factory=dict)
-    parts: Mapping[str, Parts] = field(default_factory=dict)
+    lost: Mapping[str, Sequence[Slices]] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, asked: SearchRequest, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float,
-        bounds: Mapping[str, float] = MappingProxyType({}), parts: Mapping[str, Parts] = MappingProxyType({}),
+        bounds: Mapping[str, float] = MappingProxyType({}),
+        lost: Mapping[str, Sequence[Slices]] = MappingProxyType({}),
     ) -> Criterion:  # fmt: skip
         """Raises UsageError for a metric that is none, or has no limit."""
         metric = None
@@ -156,8 +170,13 @@ class Criterion:
         check = CheckCommand.of(asked.check) if asked.check else None
         return cls(
             asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check, bounds=bounds,
-            parts=parts,
+            lost=lost,
         )  # fmt: skip
+
+    @property
+    def in_slices(self) -> bool:
+        """Whether the error is that of slices that were lost, too."""
+        return bool(self.lost) and self.metric is None
 
     def limit(self, sample: Sample) -> float | None:
         """Return the error up to which a sample passes; None where a tolerance of elements decides."""
@@ -208,31 +227,46 @@ class Criterion:
             return say("limit_tolerance", what=what, atol=self.tolerance.atol, rtol=self.tolerance.rtol)
         return say("limit_expected", what=what, limit=self.allowed)
 
-    def judge(self, sample: Sample, got: Values) -> tuple[bool, float, str]:
-        """Return whether a sample passes, its error (inf: NaN or Inf), and the first mismatch in words."""
+    def judge(self, sample: Sample, got: Values) -> Verdict:
+        """Return whether a sample passes, and its error."""
         limit = self.limit(sample)
         if self.metric is not None:
             return self._by_metric(sample, got, limit)
-        worst, passes, text, elements = 0.0, True, "", 0
+        worst, passes, text, elements, whole = 0.0, True, "", 0, 0.0
         for name, there in self.pairs.items():
             if there not in got or name not in sample.values:
-                return False, math.inf, f"{name}: the target does not give it"
+                return Verdict(False, math.inf, f"{name}: the target does not give it")
             mine, theirs = as_array(sample.values[name], name=name), as_array(got[there], name=there)
-            found = with_slices(numbers.compare(mine, theirs, self.tolerance), mine, theirs, self.parts.get(name, {}))
+            lost = (*self.lost.get(name, ()), *sample.lost.get(name, ()))
+            found = with_slices(numbers.compare(mine, theirs, self.tolerance), mine, theirs, list_lost_parts(lost))
+            whole = max(whole, compute_error(found))
             error = max(compute_error(found), largest_lost_error(found))
+            told = max(error, measure_again(lost, mine, theirs))
+            error = told if limit_of(self.asked.limit)[1] is not None else error  # a share of what was lost
             elements += found.base.elements + found.target.elements
             bound = self.bounds.get(name)
             if bound is not None and limit == self.allowed:
                 good = error <= bound
-                worst = worst if bound > self.allowed and math.isfinite(error) else max(worst, error)
+                worst = worst if bound > self.allowed and math.isfinite(error) else max(worst, told)
             else:
                 good = error <= limit if limit is not None else self._within(name, found)
-                worst = max(worst, error)
+                worst = max(worst, told)
             if not good and passes:
                 passes, text = False, f"{name}: Rel L2 {error:.3g}" if math.isfinite(error) else f"{name}: NaN or Inf"
         if not elements:  # nothing is off, and nothing is right
             raise UsageError(say("all_empty"), hint=say("use_not_empty"))
-        return passes, worst, text
+        return Verdict(passes, worst, text, whole if self.lost or sample.lost else None)
+
+    def with_lost(self, sample: Sample, got: Values) -> Sample:
+        """Return a sample with what is lost of it beside what is lost everywhere. got: with nothing kept."""
+        lost: dict[str, Sequence[Slices]] = {}
+        for name, there in self.pairs.items():
+            if self.metric is None and there in got and name in sample.values:
+                mine, theirs = as_array(sample.values[name], name=name), as_array(got[there], name=there)
+                known = list_lost_parts(self.lost.get(name, ()))
+                found = with_slices(numbers.compare(mine, theirs, self.tolerance), mine, theirs, known)
+                lost |= {name: found.lost} if found.lost else {}
+        return dataclasses.replace(sample, lost=lost)
 
     def _within(self, name: str, found: Comparison) -> bool:
         row = Row(index=0, op_type="", name=name, status=Status.PASS, comparison=found)
@@ -247,7 +281,7 @@ class Criterion:
         worse = target - base if less else base - target
         return worse if math.isfinite(worse) else math.inf
 
-    def _by_metric(self, sample: Sample, got: Values, limit: float | None) -> tuple[bool, float, str]:
+    def _by_metric(self, sample: Sample, got: Values, limit: float | None) -> Verdict:
         assert self.metric is not None
         mine = {name: np.asarray(as_array(sample.values[name], name=name)) for name in self.pairs}
         theirs = {
@@ -256,22 +290,23 @@ class Criterion:
         if self.asked.drop:
             short = self.worse_by(mine, theirs, sample.labels)
             good = limit is not None and short <= limit
-            return good, short, "" if good else f"{self.asked.on} is worse by {short:.3g}"
+            return Verdict(good, short, "" if good else f"{self.asked.on} is worse by {short:.3g}")
         try:
             said = self.metric(theirs, mine) if self.asked.score else self.metric(mine, theirs)
         except (Exception, SystemExit) as error:
             raise UsageError(f"failed: {type(error).__name__}: {error}", where=f"--on {self.asked.on}") from error
         if isinstance(said, (bool, np.bool_)):
-            return bool(said), 0.0 if said else 1.0, "" if said else f"{self.asked.on} says no"
+            return Verdict(bool(said), 0.0 if said else 1.0, "" if said else f"{self.asked.on} says no")
         value = float(said)
         if self.asked.score:
             short = 1.0 - value if math.isfinite(value) else math.inf
             good = limit is not None and short <= limit
-            return good, max(0.0, short), "" if good else f"{self.asked.on} gives {value:.3g}"
+            return Verdict(good, max(0.0, short), "" if good else f"{self.asked.on} gives {value:.3g}")
         if limit is None:
             raise UsageError("returns a number, so a --limit is needed", where=f"--on {self.asked.on}")
         good = value <= limit
-        return good, value if not math.isnan(value) else math.inf, "" if good else f"{self.asked.on} gives {value:.3g}"
+        text = "" if good else f"{self.asked.on} gives {value:.3g}"
+        return Verdict(good, value if not math.isnan(value) else math.inf, text)
 
 
 def _evaluate_metric(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
@@ -309,11 +344,9 @@ def compute_error(found: Comparison) -> float:
     return found.relative_l2
 
 
-def list_parts(rows: Iterable[Row]) -> dict[str, Parts]:
-    """Of each output that lost slices, what it packs, by its name."""
-    return {
-        row.name: list_lost_parts(row.comparison) for row in rows if row.comparison is not None and row.comparison.lost
-    }
+def list_lost(rows: Iterable[Row]) -> dict[str, Sequence[Slices]]:
+    """Of each output that lost slices, these, by its name."""
+    return {row.name: row.comparison.lost for row in rows if row.comparison is not None and row.comparison.lost}
 
 
 def largest_error(errors: Sequence[float]) -> float:

@@ -126,7 +126,7 @@ def try_fix(
         before=[math.inf if error is None else error for error in errors], allowed=allowed,
         was=count_executed(opening, target.session), strict=criterion.tolerance.given,
         asked=criterion.tolerance.given and not judging.passes,
-        metric=spec.metric.rpartition(":")[2] if by_metric else "",
+        metric=spec.metric.rpartition(":")[2] if by_metric else "", slices=criterion.in_slices,
     )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
     calibrating = feed_set.for_target().calibrating

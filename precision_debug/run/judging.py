@@ -21,7 +21,7 @@ from ..records import Explanation, RunSpec
 from ..search.fix import ToKeep
 from ..search.request import SearchRequest
 from ..settings.options import parse_allowed_drop
-from .criterion import Criterion, Sample, list_parts, with_drop
+from .criterion import Criterion, Sample, list_lost, with_drop
 from .inputs import load_feeds
 from .plan import Opening, RunPlan
 from .side import OpenSide
@@ -106,13 +106,15 @@ _OTHERS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Judging:
-    """first: the comparison's own inputs. got: what the target gave there, copied; passes, error: what it came to."""
+    """first: the comparison's own inputs. got: what the target gave there, copied; passes, error, outputs: what it
+    came to (see Verdict)."""
 
     criterion: Criterion
     first: Sample
     got: Mapping[str, Any]
     passes: bool
     error: float
+    outputs: float | None = None
 
 
 def does_metric_ask(spec: RunSpec, explanation: Explanation | None) -> bool:
@@ -141,12 +143,14 @@ def make_judging(
     if does_metric_ask(spec, explanation):
         asked = with_drop(SearchRequest(on=spec.metric, drop=spec.metric_drop), [*pairs], [first])
         allowed = parse_allowed_drop(asked.drop)[0]
-    criterion = Criterion.of(asked, spec.tolerance, pairs, allowed, bounds, list_parts(subject.rows))
+    criterion = Criterion.of(asked, spec.tolerance, pairs, allowed, bounds, list_lost(subject.rows))
     got = _copy_values(subject.target_outputs, pairs.values())
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return None
-    passes, error, _ = criterion.judge(first, got)
-    return Judging(criterion=criterion, first=first, got=got, passes=passes, error=error)
+    found = criterion.judge(first, got)
+    return Judging(
+        criterion=criterion, first=first, got=got, passes=found.passes, error=found.error, outputs=found.outputs
+    )
 
 
 def iterate_further_samples(
@@ -160,8 +164,10 @@ def iterate_further_samples(
     with contextlib.suppress(PrecisionDebugError):
         for number, fed in _make_other_inputs(spec, base, target, feed_set, sample):
             values = run_outputs(base.session, fed[0], base.opening.label)
+            got = run_outputs(target.session, fed[1], target.opening.label)
             other = Sample(feeds=fed[0], target_feeds=fed[1], values=values, labels=labels(number))
-            yield other, criterion.judge(other, run_outputs(target.session, fed[1], target.opening.label))[1]
+            other = criterion.with_lost(other, got)
+            yield other, criterion.judge(other, got).error
 
 
 def _make_other_inputs(

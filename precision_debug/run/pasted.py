@@ -77,7 +77,7 @@ def is_open(tried: ToKeep, *, strict: bool, of_one: float, of_many: float) -> bo
     of_many: up to which an error is as expected that one operator makes, or many."""
     if strict:
         return tried.state == "mended"
-    return tried.after is not None and of_one < tried.after <= of_many
+    return tried.judged is not None and of_one < tried.judged <= of_many
 
 
 def as_pasted(tried: ToKeep, ran: Pasted, *, strict: bool) -> ToKeep:

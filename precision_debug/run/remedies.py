@@ -240,7 +240,8 @@ def with_agreement(
         samples.append(dataclasses.replace(judging.first, values=exact))
     before = [judging.error, *(math.inf if error is None else error for _, error in further)]
     ran = _run_in_turn(
-        opening, choices, judging.criterion, samples, FixRule(before=before, allowed=judging.criterion.allowed),
+        opening, choices, judging.criterion, samples,
+        FixRule(before=before, allowed=judging.criterion.allowed, slices=judging.criterion.in_slices),
         feed_set.for_target().calibrating, room, PATIENT if spec.explain == "full" else PATIENCE,
     )  # fmt: skip
     if isinstance(ran, str):
@@ -293,5 +294,5 @@ def _measure_against_exact(judging: Judging, exact: Sample, then: float) -> tupl
     finite."""
     criterion = judging.criterion
     base = {there: judging.first.values[name] for name, there in criterion.pairs.items()}
-    found = (criterion.judge(exact, base)[1], criterion.judge(exact, judging.got)[1], then)
+    found = (criterion.judge(exact, base).error, criterion.judge(exact, judging.got).error, then)
     return found if all(map(math.isfinite, found)) else ()

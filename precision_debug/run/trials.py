@@ -24,7 +24,7 @@ from ..search.offer import finite_or_none
 from ..search.request import limit_of
 from ..settings import CALIBRATED, without_saving
 from ..settings.options import parse_allowed_drop
-from .criterion import SAVED_AS, Criterion, Sample, choose_save_setting, largest_error
+from .criterion import SAVED_AS, Criterion, Sample, Verdict, choose_save_setting, largest_error
 from .plan import Opening
 from .side import count_executed, guard_call
 
@@ -106,7 +106,7 @@ class Trials:
             with self._opened(self._with(options), "save_engine", self._saving) as (session, saved):
                 found = dataclasses.replace(
                     self._evaluate(session, samples, keys, self.mode, saved[self._saving]),
-                    others=tuple(passes for passes, _, _ in self._judged(session, others)),
+                    others=tuple(one.passes for one in self._judged(session, others)),
                     executed=count_executed(self.opening, session),
                     milliseconds=_time_run(session, samples[0], _MOMENT) if timed else None,
                     slower=None if beside is None else _compare_times(session, beside, samples[0]),
@@ -148,10 +148,10 @@ class Trials:
         results = self._judged(session, samples)
         if self.criterion.check is not None and saved is not None:
             passes, text = self.criterion.check.passes(saved)
-            results = [(passes, error, text) for _, error, _ in results]
-        errors = [error for _, error, _ in results]
-        passes, worst = all(passes for passes, _, _ in results), largest_error(errors)
-        held = tuple(passes for passes, _, _ in results)
+            results = [Verdict(passes, one.error, text, one.outputs) for one in results]
+        errors = [one.error for one in results]
+        passes, worst = all(one.passes for one in results), largest_error(errors)
+        held, outputs = tuple(one.passes for one in results), [one.outputs for one in results]
         asked = self.criterion.asked
         if (asked.score or asked.drop) and results:
             limit = parse_allowed_drop(asked.drop)[0] if asked.drop else 1.0 - (limit_of(asked.limit)[0] or 0.0)
@@ -161,7 +161,8 @@ class Trials:
         return Evaluation(
             kept=tuple(keys), mode=mode, passes=passes, held=held, error=finite_or_none(worst),
             errors=tuple(map(finite_or_none, errors)),
-            text=next((text for passes, _, text in results if not passes), ""),
+            outputs=() if None in outputs else tuple(finite_or_none(one) for one in outputs if one is not None),
+            text=next((one.text for one in results if not one.passes), ""),
         )  # fmt: skip
 
     def _reads(self, name: str) -> bool:
@@ -207,7 +208,7 @@ class Trials:
             finally:
                 session.close()
 
-    def _judged(self, session: Session, samples: Sequence[Sample]) -> list[tuple[bool, float, str]]:
+    def _judged(self, session: Session, samples: Sequence[Sample]) -> list[Verdict]:
         inside = frozenset(self.criterion.pairs.values()) if self.criterion.asked.on == "all" else frozenset[str]()
         return [
             self.criterion.judge(sample, run_outputs(session, sample.target_feeds, self.mode, inside))

@@ -105,10 +105,11 @@ def _measure_unseen_errors(
             values = run_outputs(base.session, feeds, base.opening.label)
             other = Sample(feeds=feeds, target_feeds=target_feeds, values=values)
             got = run_outputs(target.session, target_feeds, target.opening.label)
-            good, error, _ = judging.criterion.judge(other, got)
-            errors.append(error)
-            passes &= good
-    return _Unseen(here=judging.error, there=errors, passes=passes) if errors else None
+            found = judging.criterion.judge(other, got)
+            errors.append(found.error if found.outputs is None else found.outputs)
+            passes &= found.passes
+    here = judging.error if judging.outputs is None else judging.outputs
+    return _Unseen(here=here, there=errors, passes=passes) if errors else None
 
 
 def _make_other_inputs(

@@ -27,8 +27,10 @@ class Evaluation:
 
     kept: keys of units (see units.Unit). mode: the run mode, the simulation's or the target's own.
     error: relative L2 of the worst judged output over all samples, or the metric's; None: NaN, Inf, or it did not run.
-    errors, held: the same, and whether it passes, by sample. text: the first mismatch, or why it did not run.
-    seconds: of opening and running. others: whether held-out samples pass, where they were run in the same session.
+    errors, held: the same, and whether it passes, by sample. outputs: by sample the relative L2 error of the worst
+    whole output, where the error is that of slices that were lost; () elsewhere. text: the first mismatch, or why it
+    did not run. seconds: of opening and running. others: whether held-out samples pass, where they were run in the
+    same session.
     milliseconds, bytes: of a run, and of the engine. obeyed: what the engine says of the kept layers. executed: in
     which precision the operators ran; None: nobody can tell. slower: times as long as a run with nothing kept, the two
     by turns; None: not timed.
@@ -40,6 +42,7 @@ class Evaluation:
     error: float | None = None
     errors: tuple[float | None, ...] = ()
     held: tuple[bool, ...] = ()
+    outputs: tuple[float | None, ...] = ()
     text: str = ""
     seconds: float = 0.0
     others: tuple[bool, ...] = ()
@@ -63,6 +66,11 @@ class Evaluation:
     def sizes(self) -> tuple[float, ...]:
         """The same by sample; of a set that did not run one, which is inf."""
         return tuple(math.inf if error is None else error for error in self.errors or (self.error,))
+
+    @property
+    def judged(self) -> tuple[float, ...]:
+        """The same of what a bound of whole outputs is held against."""
+        return tuple(math.inf if error is None else error for error in self.outputs) or self.sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +131,8 @@ class Fix:
     units: how many could be kept. builds: how often the target was opened or built for all of
     that, the comparison too. evaluations: sets that were run, in ``simulation`` and on the engine together;
     on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished search.
-    before, after: the target's error with nothing and with the answer kept. limit: what ``passes`` means, in words.
+    before, after: the target's error with nothing and with the answer kept, in slices of those that were lost beside
+    their own size. limit: what ``passes`` means, in words.
     minimal: see strategy.Found. samples: that the search learnt from. held_out, held: samples that
     it did not, and how many of them hold.
     obeyed: what the engine says of the kept layers, one line each. was, still: in which precision the operators ran
@@ -146,6 +155,7 @@ class Fix:
     simulation: str = ""
     before: float | None = None
     after: float | None = None
+    slices: bool = False
     limit: Reason = NOTHING
     minimal: bool = False
     samples: int = 0
@@ -192,8 +202,10 @@ class ToKeep:
         "not tried"  nothing was run
         ""           there was nothing to try
     before, after: relative L2 error of the worst output, None where it is NaN, Inf or not known; after, in "none": the
-    least that was seen. allowed: the error up to which it is as expected. was, still: in which precision the operators
-    ran with nothing kept, and with these; None: the engine does not tell. runs: sets that were run.
+    least that was seen. slices: all of these are the largest error of outputs and of slices that were lost with nothing
+    kept, beside their own size; outputs: relative L2 error of the worst whole output, then. allowed: the error up to
+    which it is as expected. was, still: in which precision the operators ran with nothing kept, and with these; None:
+    the engine does not tell. runs: sets that were run.
     others: further inputs that it was run on; others_before, others_after: the worst error there.
     whole: in "none", the error with everything kept that can be, whole_still: in which precision that ran; None where
     that was not run. each: in "none", whether each unit was left in the low precision by itself, and none could be:
@@ -222,6 +234,8 @@ class ToKeep:
     state: str = ""
     before: float | None = None
     after: float | None = None
+    slices: bool = False
+    outputs: float | None = None
     allowed: float | None = None
     was: Executed | None = None
     still: Executed | None = None
@@ -243,6 +257,11 @@ class ToKeep:
     bound: float | None = None
     in_vain: TradePoint | None = None
     metric: str = ""
+
+    @property
+    def judged(self) -> float | None:
+        """What a bound of whole outputs is held against."""
+        return self.outputs if self.slices else self.after
 
     @property
     def tried(self) -> ToKeep | None:

@@ -64,7 +64,8 @@ class FixRule:
     was: in which precision it ran; None: nobody can tell. strict: the user's own tolerance decides, which what only
     comes near it does not meet. asked: what passes is what was asked for, however little it takes off; of a tolerance
     that nothing kept does not meet it is a fix, too. alone: of what was run, nothing else is offered: what leaves
-    nothing low counts, where none but what is kept left it. metric: the user's, whose loss is the error."""
+    nothing low counts, where none but what is kept left it. metric: the user's, whose loss is the error. slices: what
+    was lost enters the error, see ToKeep."""
 
     before: Sequence[float]
     allowed: float
@@ -73,6 +74,7 @@ class FixRule:
     asked: bool = False
     alone: bool = False
     metric: str = ""
+    slices: bool = False
 
     def judged(
         self, units: Units, kept: frozenset[int], found: Evaluation, *, every: bool, silent: bool = False,
@@ -114,6 +116,7 @@ class FixRule:
             was=counts(self.was), still=counts(found.executed), runs=runs, others=len(self.before) - 1,
             others_before=finite_or_none(max(self.before[1:], default=0.0)),
             others_after=finite_or_none(max(sizes[1:])) if sizes[1:] else None, slower=found.slower, metric=self.metric,
+            slices=self.slices, outputs=found.outputs[0] if self.slices and found.outputs else None,
             **more,
         )  # fmt: skip
 
@@ -124,7 +127,7 @@ class FixRule:
             state="none", before=finite_or_none(self.before[0]), after=finite_or_none(least), allowed=self.allowed,
             was=counts(self.was), whole=whole.error if whole is not None else None,
             whole_still=counts(whole.executed) if whole is not None else None,
-            whole_ran=whole is not None and bool(whole.errors), metric=self.metric,
+            whole_ran=whole is not None and bool(whole.errors), metric=self.metric, slices=self.slices,
             others=len(self.before) - 1, **more,
         )  # fmt: skip
 

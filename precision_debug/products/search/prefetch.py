@@ -19,7 +19,7 @@ from ... import events
 from ...errors import BackendCrash, BackendError, UsageError
 from ...protocols import Feeds
 from ...reasons import say
-from ...records import RunSpec
+from ...records import RunSpec, Slices
 from ...run.child import as_ours, make_error, make_failure_event
 from ...run.criterion import Criterion, Sample
 from ...run.locked_folder import LOG
@@ -147,7 +147,7 @@ class Setup:
     mode: str
     asked: SearchRequest
     pairs: Mapping[str, str]
-    parts: Mapping[str, Mapping[int, tuple[int, ...]]]
+    lost: Mapping[str, Sequence[Slices]]
     allowed: float
     feeds: Sequence[Feeds]
     samples: Sequence[Sample]
@@ -197,5 +197,5 @@ class SetRunner:
         keep = opening.keep()
         if keep is None:
             raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
-        criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed, parts=setup.parts)
+        criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed, lost=setup.lost)
         return Trials(opening, keep.options, criterion, setup.feeds, folder)

@@ -20,7 +20,7 @@ from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
 from ...run.content import digest_feeds, digest_weights, list_unknown_reads
-from ...run.criterion import Criterion, Sample, choose_save_setting, list_parts, with_drop
+from ...run.criterion import Criterion, Sample, choose_save_setting, list_lost, with_drop
 from ...run.inputs import load_feeds
 from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, make_stage_spec
@@ -277,7 +277,7 @@ class _Search:
             return 0
         setup = Setup(
             spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
-            parts=dict(self.criterion.parts), allowed=self.criterion.allowed,
+            lost=dict(self.criterion.lost), allowed=self.criterion.allowed,
             feeds=tuple(self.feed_set.for_target().calibrating), samples=tuple(samples),
             others=tuple(self._beside(trials, what)), rough=is_rough(what),
         )  # fmt: skip
@@ -449,12 +449,12 @@ class _Search:
             joined=describe_kept_units(self.units, joined), units=self.units.operators, unit=self.keep.unit,
             evaluations=self.tried, on_engine=self.on_engine, again=self.known.again,
             rankings=sum(ranker.count for ranker in self.rankers), builds=1 + trials.opened, simulation=self.simulation,
-            before=low.error if first is None else first, after=after, limit=self.criterion.words,
-            minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used), held=held,
-            held_out=len(self.unseen.now), trade=trade, artefacts=artefacts, obeyed=obeyed, was=counts(self.was),
-            still=None if known is None else counts(known.executed), whole=None if whole is None else whole.error,
-            whole_passes=whole is not None and whole.passes, whole_still=counts(ran),
-            best=describe_kept_units(self.units, best, found.groups),
+            before=low.error if first is None else first, after=after, slices=self.criterion.in_slices,
+            limit=self.criterion.words, minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used),
+            held=held, held_out=len(self.unseen.now), trade=trade, artefacts=artefacts, obeyed=obeyed,
+            was=counts(self.was), still=None if known is None else counts(known.executed),
+            whole=None if whole is None else whole.error, whole_passes=whole is not None and whole.passes,
+            whole_still=counts(ran), best=describe_kept_units(self.units, best, found.groups),
             best_error=self._error_of(trials, best) if best else None,
             best_option=format_settings(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
@@ -532,7 +532,7 @@ def _make_criterion(
     from ...explain import bound_of
 
     allowed = bound_of(report.explanation, precision)
-    return asked, Criterion.of(asked, spec.tolerance, pairs, allowed, parts=list_parts(rows))
+    return asked, Criterion.of(asked, spec.tolerance, pairs, allowed, lost=list_lost(rows))
 
 
 def _search_regions(

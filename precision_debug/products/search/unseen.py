@@ -82,7 +82,7 @@ class Unseen:
         if len(missed) < max(2, len(self.now) + len(self.used)):
             return False
         limits = [criterion.limit(sample) for sample in self.now]
-        sizes = found.sizes if found is not None else ()
+        sizes = found.judged if found is not None else ()
         near = (limit is not None and size <= _NEARLY * limit for limit, size in zip(limits, sizes, strict=False))
         return not any(near)
 
