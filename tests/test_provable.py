@@ -12,12 +12,14 @@ import pytest
 from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 
+import precision_debug
 from precision_debug.cli import main
 from precision_debug.onnx.constants import Constants
 from precision_debug.onnx.model import read_model
 from precision_debug.onnx.provable import prove_faults
 from precision_debug.onnx.provable_apart import prove_differences
 from precision_debug.onnx.without_weights import read_light
+from precision_debug.reasons import as_reason
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 RANDOM = np.random.default_rng(0)
@@ -80,6 +82,76 @@ def test_a_bias_that_was_clipped_or_has_another_scale(tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     assert holds_approved(said)
     assert "proven_bias_shared" in _codes(_quantised(tmp_path, two=0.05))
+
+
+PAIR = {
+    "s": np.float32(0.02), "z": np.uint8(128), "z1": np.uint8(129), "s1": np.float32(0.04), "sy": np.float32(0.02),
+    "near": np.float32(0.02 * (1 + 1e-6)), "d": np.int64([0, 1]), "s16": np.float32(0.02 * (1 + 1e-3)),
+    "c3": np.float32([0.02, 0.01, 0.03]), "c4": np.float32([0.02, 0.015, 0.03]), "zc": np.uint8([128, 128, 128]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("between", "read", "apart"),
+    [
+        ((), ("s", "z1"), (0.02, 128, 0.02, 129)), ((), ("s1", "z"), (0.02, 128, 0.04, 128)), ((), ("s", "z"), ()),
+        ((), ("sy", "z"), ()), ((), ("near", "z"), ()), ((), ("s16", "z"), ()), ((), ("s",), (0.02, 128, 0.02, 0)),
+        ((("MaxPool", {"kernel_shape": [2, 2]}), ("Transpose", {"perm": [0, 2, 3, 1]})), ("s", "z1"),
+         (0.02, 128, 0.02, 129)),
+        ((("MaxPool", {"kernel_shape": [2, 2]}),), ("s", "z"), ()),
+    ],
+)  # fmt: skip
+def test_a_tensor_is_read_with_the_scale_that_it_was_quantised_with(
+    between: Any, read: Any, apart: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The zero point of one DequantizeLinear of a real model was 1 more: nothing was said."""
+    nodes, last = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"])], "q"
+    for place, (kind, attributes) in enumerate(between):
+        nodes.append(helper.make_node(kind, [last], [f"m{place}"], **attributes))
+        last = f"m{place}"
+    nodes.append(helper.make_node("DequantizeLinear", [last, *read], ["y"]))
+    path = _saved(tmp_path, nodes, PAIR)
+    found = prove_faults(read_model(path))
+    assert [reason.code for reason in found] == ["proven_scale_apart"] * bool(apart)
+    assert main(["check", path]) == bool(apart)
+    if apart:
+        args = found[0].args
+        told = [args[name] for name in ("made", "made_zero", "read", "read_zero")]
+        assert told == pytest.approx(list(apart), rel=1e-6)
+        assert args["name"] == "q"
+    capsys.readouterr()
+
+
+def test_each_channel_and_each_integer_operator_has_its_scale_compared(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "c3", "zc"], ["q"], axis=1),
+        helper.make_node("DequantizeLinear", ["q", "c4", "zc"], ["y"], axis=1),
+    ]
+    found = prove_faults(read_model(_saved(tmp_path, nodes, PAIR)))
+    assert [(one.code, round(one.args["made"], 4), round(one.args["read"], 4)) for one in found] == [
+        ("proven_scale_apart", 0.01, 0.015)
+    ]
+    weight = np.round(WEIGHT * 20).astype(np.int8)
+    for scale, wrong in (("s", False), ("s1", True)):
+        nodes = [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("QLinearConv", ["q", "s", "z", "w", "sw", "zw", "s", "z"], ["r"]),
+            helper.make_node("DequantizeLinear", ["r", scale, "z"], ["y"]),
+        ]
+        constants = {**PAIR, "w": weight, "sw": np.float32(0.01), "zw": np.int8(0)}
+        assert _codes(_saved(tmp_path, nodes, constants)) == ["proven_scale_apart"] * wrong
+
+
+def test_a_comparison_tells_of_a_zero_point_that_two_operators_do_not_share(tmp_path: Path) -> None:
+    """Both sides run the file as it is and agree: that they do is no proof."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z1"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    path = _saved(tmp_path, nodes, PAIR)
+    report = precision_debug.compare(path, run_mode="ort_opt")
+    assert "proven_scale_apart" in [as_reason(note).code for note in report.notes]
 
 
 @pytest.mark.parametrize(

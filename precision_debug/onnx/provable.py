@@ -14,6 +14,7 @@ from ..reasons import Reason, list_some, say
 from .constants import Constants
 from .graph import Scope, iterate_scopes, read_attribute
 from .model import Model
+from .scales import MOVERS, Scale, read_node_scales
 
 __all__ = ["prove_faults"]
 
@@ -48,6 +49,7 @@ def prove_faults(model: Model, *, to: str = "", int32: bool = False, kept: Colle
             _check_finite,
             _check_attributes,
             _check_scales,
+            _check_pairs,
             _check_biases,
             _check_clipped_weights,
             _check_norms,
@@ -182,6 +184,49 @@ def _check_scales(file: _File) -> Iterator[Reason]:
             )  # fmt: skip
         if node.op_type == "DequantizeLinear" and held is not None and held.dtype == np.int32 and np.any(zero):
             yield say("proven_bias_zero_point", name=node.output[0], zero=int(np.asarray(zero).max()))
+
+
+def _check_pairs(file: _File) -> Iterator[Reason]:
+    """Who makes a quantised tensor and who reads it, itself or moved about, have one scale and zero point for it."""
+    made: dict[str, Scale] = {}
+    for node in file.nodes:
+        of = read_node_scales(node)
+        given = of.get(node.input[0]) if node.op_type == "QuantizeLinear" else of.get(node.output[0])
+        made |= {node.output[0]: given} if given is not None and node.op_type != "DequantizeLinear" else {}
+    for node in file.nodes:
+        for name, scale in () if node.op_type == "QuantizeLinear" else read_node_scales(node).items():
+            for maker in () if name in node.output else _iterate_makers(file, name, made):
+                theirs, ours = (_read_grid(file.constants, one) for one in (made[maker], scale))
+                if theirs is None or ours is None or theirs[0].shape != ours[0].shape:
+                    continue
+                apart = np.abs(theirs[0] - ours[0]) > theirs[2] * theirs[0]
+                if (wrong := np.flatnonzero(apart | (theirs[1] != ours[1]))).size:
+                    at = int(wrong[0])
+                    yield say(
+                        "proven_scale_apart", name=maker, op=node.op_type, by=node.output[0],
+                        made=float(theirs[0][at]), made_zero=int(theirs[1][at]), read=float(ours[0][at]),
+                        read_zero=int(ours[1][at]),
+                    )  # fmt: skip
+
+
+def _iterate_makers(file: _File, name: str, made: Mapping[str, Scale]) -> Iterator[str]:
+    """Yield the tensors that something quantises, of which a tensor is made by moving numbers about."""
+    if name in made:
+        yield name
+    elif (maker := file.makers.get(name)) is not None and maker.op_type in MOVERS:
+        for source in maker.input if maker.op_type == "Concat" else maker.input[:1]:
+            yield from _iterate_makers(file, source, made)
+
+
+def _read_grid(constants: Constants, of: Scale) -> tuple[Array, Array, float] | None:
+    """Return scales, zero points, and the share of a scale that is half a step at the end of the type; None where that
+    is no constant."""
+    scale, zero = constants.get(of.scale), constants.get(of.zero_point) if of.zero_point else np.uint8(0)
+    if scale is None or zero is None or of.block:
+        return None
+    steps = 2.0 ** (8 * zero.dtype.itemsize)
+    each = np.atleast_1d(scale.astype(np.float64)).reshape(-1)
+    return each, np.broadcast_to(zero.astype(np.float64).reshape(-1), each.shape), 0.5 / steps
 
 
 def _check_biases(file: _File) -> Iterator[Reason]:

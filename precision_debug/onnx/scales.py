@@ -8,7 +8,7 @@ from typing import Any
 
 from .graph import read_attribute, split_words
 
-__all__ = ["Scale", "find_named_scales", "find_scales", "read_node_scales"]
+__all__ = ["MOVERS", "Scale", "find_named_scales", "find_scales", "read_node_scales"]
 
 _SMALL = 1024
 _QUANTISED = "_quantized"
@@ -52,11 +52,11 @@ _LAYOUT = {
     "QGemm": ((0, 1, 2), (-1, 7, 8)),
     "MatMulIntegerToFloat": ((0, 2, 4),),
 }
-# operators that only move numbers about, so that the output's scale is the input's
-_MOVERS = split_words("""
+MOVERS = split_words("""
     MaxPool NhwcMaxPool Flatten Reshape Transpose Squeeze Unsqueeze Gather Slice Expand Tile Split Identity Resize
     DepthToSpace SpaceToDepth GatherElements GatherND Pad Concat
 """)
+"""Operators that only move numbers about, so that the output's scale is the input's."""
 
 
 def find_scales(graph: Any) -> dict[str, Scale]:
@@ -67,12 +67,12 @@ def find_scales(graph: Any) -> dict[str, Scale]:
     for name, (scale, zero) in find_named_scales(graph).items():
         found.setdefault(name, Scale(scale=scale, zero_point=zero))
     for node in graph.node:
-        if node.op_type in _MOVERS and node.input and node.input[0] in found:
+        if node.op_type in MOVERS and node.input and node.input[0] in found:
             for output in node.output:
                 if output:
                     found.setdefault(output, found[node.input[0]])
     for node in reversed(graph.node):
-        if node.op_type in _MOVERS and node.input and node.output[0] in found:
+        if node.op_type in MOVERS and node.input and node.output[0] in found:
             found.setdefault(node.input[0], found[node.output[0]])
     values = _small_constants(graph)
     return {name: dataclasses.replace(scale, value=values.get(scale.scale, b"")) for name, scale in found.items()}

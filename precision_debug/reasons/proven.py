@@ -12,6 +12,7 @@ _AGAIN = "Regenerate the file with a tool that does not do this, or fix the cons
 _EXPORT = "Export the model again, and check the tool that changed it since."
 _REPORT = "Report it to the developers of the tool that wrote the second file, and use the first file."
 _QUANTISE = "Quantise the model again, with a larger range if it clips."
+_QUANTISE_ALIKE = "Give both the scale and the zero point that its values were quantised with."
 
 PROVEN: Mapping[str, Wording] = {
     "proven_nan": Wording(
@@ -77,6 +78,12 @@ PROVEN: Mapping[str, Wording] = {
     "proven_scale": Wording(
         "The file proves it: {op} `{name}` has the scale {scale:g}, but a scale must be positive.",
         "文件即可证明：{op} `{name}` 的 scale 为 {scale:g}，而 scale 应为正数。", _QUANTISE,
+    ),
+    "proven_scale_apart": Wording(
+        "The file proves it: `{name}` is quantised with the scale {made:.4g} and the zero point {made_zero}, but {op}"
+        " `{by}` reads it with the scale {read:.4g} and the zero point {read_zero}.",
+        "文件即可证明：`{name}` 以 scale {made:.4g}、零点 {made_zero} 量化，而 {op} `{by}` 以 scale {read:.4g}、零点"
+        " {read_zero} 读取它。", _QUANTISE_ALIKE,
     ),
     "proven_zero_point": Wording(
         "The file proves it: DequantizeLinear `{name}` has a zero point of type {zero} for a constant of type {held}.",

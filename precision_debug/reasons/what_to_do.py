@@ -214,6 +214,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Keep the operators that read it in FP32 or BF16, or use a smaller constant (for example, -65504 for a mask).":
         "将其读取者保留为 FP32 或 BF16，或用更小的常量（例如掩码用 -65504）。",
     "Quantise the model again, with a larger range if it clips.": "重新量化模型，在截断处用更大的范围。",
+    "Give both the scale and the zero point that its values were quantised with.": "两处使用同一 scale 与零点。",
     "Exclude it from quantisation (in ONNX Runtime nodes_to_exclude, or QDQKeepRemovableActivations).":
         "将其排除在量化之外（ONNX Runtime 中为 nodes_to_exclude 或 QDQKeepRemovableActivations）。",
     "Quantise the model again, with per-tensor weights or a larger scale there.":

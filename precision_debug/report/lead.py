@@ -29,8 +29,8 @@ from .words import count, explain_reason, format_count, format_figure, format_pe
 __all__ = ["LEFT_OVER", "MORE", "lead_sentences"]
 
 _WRONG_ON_BOTH_SIDES = frozenset({
-    "proven_bias_clipped", "proven_bias_scale", "proven_bias_zero_point", "proven_scale", "proven_weight_clipped",
-    "proven_zero_point",
+    "proven_bias_clipped", "proven_bias_scale", "proven_bias_zero_point", "proven_scale", "proven_scale_apart",
+    "proven_weight_clipped", "proven_zero_point",
 })  # fmt: skip
 """What a quantised file proves of itself: two runs of it that agree say nothing against that, and so it comes first."""
 

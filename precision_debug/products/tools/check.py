@@ -1,9 +1,10 @@
 """precision_debug check M [M2]: faults that the file, or two files together, prove without a run.
 
 In one file: what ONNX's own checker refuses (operators that do not exist, types and shapes that do not fit), constants
-that are NaN or beyond the target's type, impossible scales and zero points, weights beyond their quantisation range,
-and int32 biases that were clipped or whose scale is not scale_x times scale_w. Between two files: attributes and
-constants that differ, and batch norms that were folded wrongly. Exit status 1 if something is found.
+that are NaN or beyond the target's type, impossible scales and zero points, a tensor that is read with another
+scale or zero point than it was quantised with, weights beyond their quantisation range, and int32 biases that were
+clipped or whose scale is not scale_x times scale_w. Between two files: attributes and constants that differ, and batch
+norms that were folded wrongly. Exit status 1 if something is found.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SUMMARY_ZH = ".onnx 文件自身能证明的错误，或两个文件互相证明
 DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错误，或两个文件互相证明的不同，无需运行。
 
 ONNX 自带检查器拒绝的内容（不存在的算子、不相符的类型与形状）、为 NaN 的常量、不可能正确的 scale 与零点、
+读取所用的 scale 或零点与量化时不同的张量、
 被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、超出其量化范围的权重、超出目标类型的常量；
 对两个文件：不同的属性与常量，以及折叠错误的 batch norm。
 有发现时退出码为 1。
