@@ -67,6 +67,35 @@ def test_a_wrong_scale_is_found(name: str, tmp_path: Path) -> None:
     assert first.cause in case.why
 
 
+@pytest.mark.parametrize(("bits", "times"), [(8, 1), (8, 8), (16, 1), (16, 8), (16, 64)])
+def test_a_file_that_quantises_inside_alone_may_lose_what_its_bits_cost(bits: int, times: int, tmp_path: Path) -> None:
+    """Its tensors are called after the products before them, and no weight nor input is quantised: 0.0001 was allowed,
+    so that the healthy file accused the first product. times: a scale that is too large, which its bits do not ask."""
+    kind, steps = {8: (np.uint8, 255), 16: (np.uint16, 65535)}[bits]
+
+    def build(name: str, *, quantised: bool) -> tuple[Path, Any]:
+        graph = Graph(seed=3, opset=21)
+        x = graph.input("x", graph.random.normal(size=(32, 16)).astype(np.float32))
+        for layer, size in enumerate((16, 16, 8)):
+            weight = graph.weight(f"w{layer}", graph.random.normal(size=(16, size)) / 4)
+            x = graph.op("MatMul", [x, weight], f"m{layer}")
+            if quantised and layer < 2:
+                scale = graph.weight(f"s{layer}", np.float32(10.2 / steps * (times if layer else 1)))
+                zero = graph.weight(f"z{layer}", kind(steps // 2 + 1))
+                codes = graph.op("QuantizeLinear", [x, scale, zero], f"m{layer}_codes")
+                x = graph.op("DequantizeLinear", [codes, scale, zero], f"m{layer}_again")
+        return graph.save(tmp_path / name, [x]), graph.feeds
+
+    base, feeds = build("floats.onnx", quantised=False)
+    model, _ = build("quantised.onnx", quantised=True)
+    report = precision_debug.compare(model, run_mode="ort_fp32", baseline_model=base, inputs=feeds)
+    named = [] if report.explanation is None else [(one.name, one.cause) for one in report.explanation.culprits]
+    fails = (Verdict.FAIL, [("m1", "coarse_scale")])
+    assert (report.verdict, named) == ((Verdict.EXPECTED, []) if times == 1 else fails)
+    alike = precision_debug.compare(model, run_mode="ort_opt", inputs=feeds)
+    assert alike.explanation is None or (alike.explanation.unit or 0.0) < 1e-6, "both sides have the same grid"
+
+
 def test_quantised_integers_inside_are_judged_as_the_numbers_that_they_stand_for() -> None:
     """One step off in a uint8 tensor of a model is not a failed row; another index is."""
     base = np.arange(200, dtype=np.uint8)

@@ -205,7 +205,7 @@ class Subject:
     @cached_property
     def held_as(self) -> Mapping[str, str]:
         """The type in which the target holds each tensor, by the baseline's name."""
-        return {row.name: _find_type_held(self, row) for row in self.rows}
+        return _find_types_held(self)
 
     @cached_property
     def codes_of(self) -> Mapping[tuple[str, str], str]:
@@ -518,6 +518,32 @@ def collect_stretch(metas: Mapping[str, TensorMeta], name: str, ends: Container[
         found[current] = meta
         waiting.extend(meta.inputs)
     return found
+
+
+def _find_types_held(subject: Subject) -> dict[str, str]:
+    """Return the type in which the target holds each row's tensor, by the baseline's name."""
+    inside = _find_codes_inside(subject)
+    return {row.name: inside.get(row.target_name) or _find_type_held(subject, row) for row in subject.rows}
+
+
+def _find_codes_inside(subject: Subject) -> dict[str, str]:
+    """Return the target's floats that its file, which quantises no weight, makes of integers, with their types, where
+    the baseline's file makes none so: what these bits cost over the range of the values is as expected of them."""
+    if subject.quantised_file or not subject.two_files or any(map(_shows_codes, subject.tensors)):
+        return {}
+    codes: dict[tuple[str, str], str] = {}
+    found: dict[str, str] = {}
+    for meta in subject.targets.values():  # in the order that they are made in: codes, then what becomes of them
+        if _shows_codes(meta):
+            codes[meta.node, meta.op_type] = meta.dtype
+        elif meta.node and (meta.node, meta.op_type) in codes:
+            found[meta.name] = codes[meta.node, meta.op_type]
+    return found
+
+
+def _shows_codes(meta: TensorMeta) -> bool:
+    """Return whether a tensor is shown as the numbers that its integers stand for."""
+    return meta.view.startswith("dequantised") and meta.dtype in INTEGERS
 
 
 def _find_type_held(subject: Subject, row: Row) -> str:
