@@ -144,6 +144,50 @@ def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize("mode", ["ort_int8", "ort_int8_dynamic", "ort_int4"])
+@pytest.mark.parametrize("options", [{}, {"pre_process": True}], ids=str)
+def test_a_set_that_is_run_again_is_not_quantised_again(
+    mode: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was made is the same to the bit, also with an option of the session; what makes another file makes it."""
+    from planted.onnx_faults import CASES
+    from precision_debug_onnxruntime import OnnxRuntimeBackend
+    from precision_debug_onnxruntime.make import quantise
+
+    if options and mode != "ort_int8":
+        pytest.skip("an option of ort_int8")
+    backend = OnnxRuntimeBackend()
+    model, _, feeds = next(case for case in CASES if case.name == "outlier_activation").make(tmp_path)
+    nodes = [node.name for node in onnx.load(str(model)).graph.node if node.op_type in ("MatMul", "Gemm")]
+    names = ("_quantise_statically", "_quantise_dynamically", "_quantise_to_4_bits")
+    monkeypatch.setattr(quantise, "_known", type(quantise._known)())
+    calls: list[str] = []
+    for name in names:
+        plain = getattr(quantise, name)
+        monkeypatch.setattr(quantise, name, lambda *a, n=name, p=plain: (calls.append(n), p(*a))[1])
+
+    def ran(number: int, **more: Any) -> Any:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        whole = {"side": "target", **options, **more}
+        spec = SessionSpec(model=ModelFiles(model_file=str(model)), mode=mode, work_dir=str(folder), options=whole)
+        session = backend.open(spec, [feeds])
+        output = next(np.array(value) for value in session.run(feeds).values())
+        session.close()
+        return output
+
+    first = ran(0)
+    made = len(calls)
+    np.testing.assert_array_equal(ran(1), first)
+    if not options and mode != "ort_int4":
+        ran(2, config={"session.x64quantprecision": "1"})
+    assert len(calls) == made
+    other = ran(3, nodes_to_exclude=tuple(nodes[1:4]))
+    assert len(calls) > made
+    assert (other != first).any()
+    np.testing.assert_array_equal(ran(4), first)
+
+
 def test_what_products_around_a_concat_are_is_known_behind_the_reshapes_that_the_quantiser_puts_in(
     tmp_path: Path,
 ) -> None:

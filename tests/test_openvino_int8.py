@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 from planted import eighth_openvino, sixteenth_onnx
 from planted.onnx_faults import Graph, tokens
 from planted.onnx_further import k
@@ -67,3 +70,53 @@ def test_an_outlier_is_undone_wherever_it_takes_the_range(tmp_path: Path) -> Non
     first = report.explanation.culprits[0]
     assert (first.name, first.cause, first.evidence["channel"]) == ("r", "outlier_channel", 3)
     assert first.evidence["left"] < 0.5
+
+
+@pytest.mark.hardware("saturating_8_bit_sums")
+def test_sums_that_saturate_are_no_pass_of_the_engine(tmp_path: Path) -> None:
+    """A product by weights, in front of a loop whose body is not seen: without low precision transformations nothing is
+    added in 8 bits, which acquits the integers, and blames no pass. NNCF's weights in 7 bits do not saturate."""
+    random = np.random.default_rng(1)
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["before", "again"], ["moved"]),
+            helper.make_node("Add", ["moved", "read"], ["sum"]), helper.make_node("Tanh", ["sum"], ["after"]),
+            helper.make_node("Identity", ["after"], ["told"]),
+        ],
+        "body", [helper.make_tensor_value_info(name, 1, [2, 16]) for name in ("before", "read")],
+        [helper.make_tensor_value_info(name, 1, [2, 16]) for name in ("after", "told")],
+        [numpy_helper.from_array((0.3 * random.normal(size=(16, 16))).astype(np.float32), "again")],
+    )  # fmt: skip
+    held = {"w": 0.4 * random.normal(size=(8, 16)), "v": 0.3 * random.normal(size=(16, 4))}
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["given"], name="given"),
+            helper.make_node("Scan", ["first", "given"], ["end", "all"], name="scan", body=body, num_scan_inputs=1),
+            helper.make_node("MatMul", ["all", "v"], ["y"], name="last"),
+        ],
+        "scanned",
+        [helper.make_tensor_value_info("x", 1, [12, 2, 8]), helper.make_tensor_value_info("first", 1, [2, 16])],
+        [helper.make_tensor_value_info("y", 1, [12, 2, 4])],
+        [numpy_helper.from_array(value.astype(np.float32), key) for key, value in held.items()],
+    )  # fmt: skip
+    path = tmp_path / "scanned.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8), path)
+    feeds = {"x": random.normal(size=(12, 2, 8)).astype(np.float32), "first": np.zeros((2, 16), np.float32)}
+    report = precision_debug.compare(path, run_mode="ov_int8", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["bits"]) == ("saturating_sums", 7)
+    assert first.evidence["after"] < 0.2 * first.evidence["before"]
+    assert report.to_keep is not None
+    assert (report.to_keep.state, dict(report.to_keep.settings)) == ("mended", {"overflow_fix": "enable"})
+
+
+def test_weights_in_7_bits_are_handed_over_too(tmp_path: Path) -> None:
+    path, feeds = windowed(tmp_path)
+    spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode="ov_int8", options={"overflow_fix": "enable"})
+    keep = OpenVinoBackend().keep(spec)
+    assert keep is not None
+    texts = [one.text for one in keep.hand_over(["y"], (), tmp_path)]
+    assert any("OverflowFix('enable')" in text for text in texts)
+    with contextlib.closing(OpenVinoBackend().open(spec, [feeds])) as session:
+        assert session.run(feeds)

@@ -288,3 +288,18 @@ def test_an_attribute_of_a_file_is_told_as_its_author_wrote_it(tmp_path: Path) -
     ]  # fmt: skip
     told = [one for one in prove_differences(*map(read_model, files)) if one.code == "proven_attribute"]
     assert [(one.args["base"], one.args["target"]) for one in told] == [("1e-06", "1e-05")]
+
+
+def test_weights_in_constant_nodes_that_a_file_holds_in_float16(tmp_path: Path) -> None:
+    """As Paddle's converter writes them: they are told by who reads them, rounded ones by nobody, never as lists."""
+
+    def saved(name: str, weight: Any) -> str:
+        held = helper.make_node("Constant", [], ["w"], name="weights", value=numpy_helper.from_array(weight))
+        nodes = [held, helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT)]
+        return _saved(tmp_path, [*nodes, helper.make_node("Conv", ["x", "wide"], ["y"], name="conv")], {}, name)
+
+    first, half = saved("first", WEIGHT), saved("half", WEIGHT.astype(np.float16))
+    assert prove_differences(read_model(first), read_model(half)) == []
+    other = prove_differences(read_model(first), read_model(saved("other", (1.5 * WEIGHT).astype(np.float16))))
+    assert {one.code for one in other} == {"proven_constant"}
+    assert all(len(str(one)) < 300 for one in other)

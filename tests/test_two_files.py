@@ -12,7 +12,7 @@ import onnx
 import onnx_models
 import pytest
 from approval import holds_approved
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from planted.fifteenth_onnx import CASES as SMOOTHED
 from planted.fourteenth_onnx import CASES
 from planted.onnx_faults import Graph
@@ -602,3 +602,80 @@ def test_what_is_taken_back_makes_no_share_of_outputs_that_agree(tmp_path: Path)
     assert report.exit_status == 0
     assert report.explanation is not None
     assert not report.explanation.culprits
+
+
+def _saved_attention(path: Path, ids: int = TensorProto.INT64) -> None:
+    """One layer with a cache of keys and values."""
+    random = np.random.default_rng(1)
+    held = {name: random.normal(size=(32, 32)) / 32**0.5 for name in ("wq", "wk", "wv", "wo")}
+    held |= {"table": random.normal(size=(64, 32)), "head": random.normal(size=(32, 64)) / 32**0.5}
+    node = helper.make_node
+    nodes = [node("Gather", ["table", "ids"], ["x"], "look_up")]
+    for one in "qkv":
+        nodes += [
+            node("MatMul", ["x", f"w{one}"], [one], f"make_{one}"),
+            node("Reshape", [one, "heads"], [f"{one}_apart"], f"apart_{one}"),
+            node("Transpose", [f"{one}_apart"], [f"{one}_turned"], f"turn_{one}", perm=[0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("Concat", ["past_k", "k_turned"], ["k_all"], "join_k", axis=2),
+        node("Concat", ["past_v", "v_turned"], ["v_all"], "join_v", axis=2),
+        node("Transpose", ["k_all"], ["k_back"], "back", perm=[0, 1, 3, 2]),
+        node("MatMul", ["q_turned", "k_back"], ["raw"], "scores"), node("Mul", ["raw", "root"], ["scaled"], "scale"),
+        node("Softmax", ["scaled"], ["share"], "share", axis=-1),
+        node("MatMul", ["share", "v_all"], ["mixed"], "mix"),
+        node("Transpose", ["mixed"], ["rows"], "rows", perm=[0, 2, 1, 3]),
+        node("Reshape", ["rows", "whole"], ["flat"], "flat"), node("MatMul", ["flat", "wo"], ["made"], "out"),
+        node("Add", ["x", "made"], ["sum"], "sum"), node("MatMul", ["sum", "head"], ["y"], "last"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "cached",
+        [value("ids", ids, [1, 1]), *(value(f"past_{one}", 1, [1, 4, "n", 8]) for one in "kv")],
+        [value("y", 1, None), *(value(f"{one}_all", 1, None) for one in "kv")],
+        [
+            *(numpy_helper.from_array(each.astype(np.float32), key) for key, each in held.items()),
+            numpy_helper.from_array(np.array([0, 0, 4, 8]), "heads"),
+            numpy_helper.from_array(np.array([0, 0, 32]), "whole"),
+            numpy_helper.from_array(np.float32(8**-0.5), "root"),
+        ],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def _cached(kind: Any, given: str) -> dict[str, Any]:
+    random = np.random.default_rng(1)
+    past = {f"past_{one}": random.normal(size=(1, 4, 12, 8)).astype(given) for one in "kv"}
+    return {"ids": np.array([[5]], kind), **past}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("given", ["float32", "float16"])
+def test_a_file_in_float16_beside_the_one_that_it_was_made_of(
+    given: str, keeps: bool, tmp_path: Path
+) -> None:
+    """Its casts are that conversion's, and whoever reads what they give reads nothing else. Each side is fed in its own
+    type, whichever the inputs have."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    _saved_attention(tmp_path / "wide.onnx")
+    half = convert_float_to_float16(onnx.load(str(tmp_path / "wide.onnx")), keep_io_types=keeps)
+    onnx.save(half, str(tmp_path / "half.onnx"))
+    report = precision_debug.compare(
+        str(tmp_path / "half.onnx"), baseline_model=str(tmp_path / "wide.onnx"), run_mode="ort_opt",
+        inputs=_cached(np.int64, given),
+    )  # fmt: skip
+    assert report.exit_status == 0
+    assert report.explanation is not None
+    assert not [one.name for one in report.explanation.culprits if one.cause == "files_differ"]
+
+
+def test_ids_that_one_file_takes_in_32_bits(tmp_path: Path) -> None:
+    _saved_attention(tmp_path / "wide.onnx")
+    _saved_attention(tmp_path / "narrow.onnx", TensorProto.INT32)
+    for kind in (np.int64, np.int32):
+        report = precision_debug.compare(
+            str(tmp_path / "narrow.onnx"), baseline_model=str(tmp_path / "wide.onnx"), run_mode="ort_opt",
+            inputs=_cached(kind, "float32"),
+        )  # fmt: skip
+        assert report.exit_status == 0

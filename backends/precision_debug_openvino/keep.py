@@ -26,7 +26,7 @@ from precision_debug.records import SessionSpec, TensorMeta
 from .engine.graph import Graph, Key, read_graph
 from .engine.layers import Layer
 from .engine.marks import list_surviving
-from .engine.quantise import is_quantised, list_constant_lookups
+from .engine.quantise import format_overflow_fix, is_quantised, list_constant_lookups
 from .failures import reading
 from .model import read_model
 from .modes import Recipe
@@ -85,6 +85,7 @@ class OpenVinoKeep:
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
         config |= setting(self.spec.options, "config")
         scope = []
+        fixes = (str(setting(self.spec.options, "overflow_fix")),)
         if self.recipe.quantise:
             scope = [
                 Handed(
@@ -92,6 +93,7 @@ class OpenVinoKeep:
                     text=_QUANTISES.format(
                         model=str(Path(self.spec.model.model_file).absolute()), made=str(path),
                         preset=str(setting(self.spec.options, "preset")).upper(),
+                        more="".join(f"\n    {format_overflow_fix(fix)}," for fix in fixes if fix),
                         names=list(
                             dict.fromkeys([*find_excluded(self._model[0], names),
                             *list_constant_lookups(read_model(self.spec))])
@@ -137,7 +139,7 @@ import openvino
 # feeds: the inputs to calibrate on, a list of dicts of arrays by input name
 model = nncf.quantize(
     openvino.Core().read_model({model!r}), nncf.Dataset(feeds), preset=nncf.QuantizationPreset.{preset},
-    subset_size=len(feeds), ignored_scope=nncf.IgnoredScope(names={names!r}),
+    subset_size=len(feeds), ignored_scope=nncf.IgnoredScope(names={names!r}),{more}
 )
 openvino.save_model(model, {made!r}, compress_to_fp16=False)
 """

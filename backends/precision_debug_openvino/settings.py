@@ -53,6 +53,12 @@ SETTINGS = (
         help="NNCF's: symmetric activations, or asymmetric ones", zh="NNCF 的预设：对称或非对称的激活值",
     ),
     Setting(
+        name="overflow_fix", kind="choice", default="", choices=("", "enable", "first_layer_only", "disable"),
+        modes=("ov_int8",),
+        help="NNCF's: weights in 7 of their 8 bits, whose sums saturate on no processor (default: as NNCF chooses)",
+        zh="NNCF 的选项：权重只用 8 位中的 7 位，其累加在任何处理器上都不会饱和（默认由 NNCF 决定）",
+    ),
+    Setting(
         name="nodes_to_exclude", kind="names", default=(), modes=("ov_int8",),
         help="names of operators or tensors whose operators NNCF does not quantise",
         zh="NNCF 不量化的算子名，或其产生的张量名",

@@ -20,6 +20,7 @@ from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .introduced import Alone
+from .operator_facts import find_converted_type
 from .operators import MOVE, plain_type
 from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -28,9 +29,6 @@ from .units import BEYOND, NARROW, unit_of
 __all__ = [
     "find_file_difference", "find_narrower_constants", "find_other_operator", "find_other_shapes", "find_other_weight",
 ]  # fmt: skip
-
-
-# What the operators of two files do not share: a constant, an attribute, what they read.
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -545,7 +543,8 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
             between.append(one)
             waiting += one.inputs
     region = subject.region_of.get(name, ())
-    own = Counter((meta.op_type, meta.dtype) for meta in region)
+    own = Counter({("Cast", find_converted_type(subject)): len(between)})
+    own.update((meta.op_type, meta.dtype) for meta in region)
     last, more = subject.targets.get(row.target_name), list[TensorMeta]()
     for meta in (*([last] if last is not None else []), *between):  # each stands for one of the baseline's
         if own[meta.op_type, meta.dtype]:

@@ -128,7 +128,8 @@ class Case:
     def again(self) -> Callable[[Mapping[str, Array]], Array | None]:
         """Compute it once more with other constants or inputs, by name; it gives None where that cannot be done, or
         where what the baseline gave is not reproduced with its own."""
-        for compute in (_make_engine_evaluator(self), _make_form_evaluator(self)):
+        for make in (_make_engine_evaluator, _make_form_evaluator):  # of many forms, only where no engine computes it
+            compute = make(self)
             plain = None if compute is None else compute({})
             if compute is None or plain is None or plain.shape != self.exact.shape:
                 continue

@@ -103,6 +103,12 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
                 "引擎在此处理器上以 16 位累加两个 8 位乘积，会饱和：加上 `{switch}`，其 {elements} 个结果中不同的由"
                 " {differed} 个降为 {differ} 个",
             ),
+            "bits": Wording(
+                "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: with `{switch}`,"
+                " weights in {bits} bits, {after} of its error of {before} is left",
+                "引擎在此处理器上以 16 位累加两个 8 位乘积，会饱和：加上 `{switch}`（权重为 {bits} 位），"
+                "其误差由 {before} 降为 {after}",
+            ),
             "pairs": Wording(
                 "on this processor the engine adds two 8-bit products in 16 bits, where they saturate: {pairs} of these"
                 " sums do, of what it reads",
@@ -112,7 +118,7 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
         undone=Wording("with sums that do not saturate", "若求和不饱和"),
         evidence={
             "switch": _TEXT, "before": _FIGURE, "after": _FIGURE, "pairs": _SHARE, "differed": _COUNT, "differ": _COUNT,
-            "elements": _COUNT,
+            "elements": _COUNT, "bits": _COUNT,
         },
     ),
     "wrong_kernel": Cause(

@@ -256,6 +256,8 @@ def _feed_both(
     absent = [meta.name for meta in ours if meta.name not in first]
     names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
     same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
+    types = {meta.name: meta.dtype for meta in ours if not meta.guessed}
+    same = same and all(meta.guessed or types.get(meta.name, meta.dtype) == meta.dtype for meta in theirs)
 
     def deployed(feeds: Mapping[str, Any], said: list[Reason]) -> dict[str, Any]:
         named = feeds if same else {new: feeds[old] for new, old in names.items()}

@@ -174,7 +174,7 @@ def prove_by_remedy(
             continue  # an engine that fails with it costs no finished comparison
         switch = format_settings(target.settings, remedy.settings)
         culprits = tuple(
-            _prove_cause(one, introduced, left, remedy.cause, switch, whole) if is_open else one
+            _prove_cause(one, introduced, left, remedy, switch, whole) if is_open else one
             for one, is_open in zip(explanation.culprits, asked, strict=True)
         )
         explanation = dataclasses.replace(explanation, culprits=culprits)
@@ -182,17 +182,17 @@ def prove_by_remedy(
 
 
 def _prove_cause(
-    culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], cause: str, switch: str,
+    culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], remedy: Remedy, switch: str,
     whole: Mapping[str, int],
 ) -> Culprit:  # fmt: skip
     before, after = introduced.get(culprit.name), left.get(culprit.name)
     if before is None or after is None or after > LEFT * before:
         return culprit
-    evidence: dict[str, Any] = {"switch": switch, "before": before, "after": after}
+    evidence: dict[str, Any] = {**remedy.evidence, "switch": switch, "before": before, "after": after}
     if elements := whole.get(culprit.name):
         differed, differ = (round(share * elements) for share in (before, after))
         evidence = {"switch": switch, "differed": differed, "differ": differ, "elements": elements}
-    return dataclasses.replace(culprit, cause=cause, evidence=evidence)
+    return dataclasses.replace(culprit, cause=remedy.cause, evidence=evidence)
 
 
 # Settings with which an engine computes as its baseline does.

@@ -178,6 +178,14 @@ def _quantise_once(
     path, result = folder / "before_quantisation.onnx", folder / "quantised.onnx"
     for left in folder.glob("quantised.onnx*"):
         left.unlink()
+    known = _remember(source, change, settings, feeds, as_it_is=model is source)
+    # what folds constants reads the session's options, and 4 bits have some of their own
+    more = {} if model is source and change != "int4" else {"settings": repr(sorted(runtime.settings.items()))}
+    written = known.bring({**_exclude_too(common, known.removed), **more}, result)
+    if written is not None:
+        made = _read(result, source, model)
+        infer_types(made, runtime, folder)
+        return made, (*_iterate_left_in_float(known.removed, known.stock, None), *written.notes)
     if model is source:
         whole = read_model(source.path)
         with our_errors(source.path):
@@ -190,10 +198,9 @@ def _quantise_once(
         whole = model
         named = _give_biases_names(model.proto.graph)
         path.write_bytes(model.proto.SerializeToString())
-    known = _remember(source, change, settings, feeds, as_it_is=model is source)
     kept, stock, measured = dict(known.removed), known.stock, False
     while True:
-        excluded = {**common, "nodes_to_exclude": [*common["nodes_to_exclude"], *kept]}
+        excluded = _exclude_too(common, kept)
         try:
             with run_quietly(folder):
                 if change == "int8":
@@ -223,20 +230,56 @@ def _quantise_once(
     infer_types(made, runtime, folder)
     ours = _measure_error(source, result, feeds) if measured else None  # of further sets nobody reads it
     renamed = (say("biases_named", names=list_some(named)),) if named else ()
+    known.keep({**excluded, **more}, result, renamed)
     return made, (*_iterate_left_in_float(kept, stock, ours), *renamed)
+
+
+def _exclude_too(common: Mapping[str, Any], kept: Mapping[str, Reason]) -> dict[str, Any]:
+    return {**common, "nodes_to_exclude": [*common["nodes_to_exclude"], *kept]}
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The files of a quantised model by name, and what is said of it."""
+
+    files: Mapping[str, bytes]
+    notes: tuple[Reason, ...]
 
 
 @dataclass
 class _Known:
-    """What one quantisation of a model found that the next one, with other operators excluded, finds again.
+    """What one quantisation of a model found that the next one finds again.
 
-    ranges: of the float model's tensors, as ``quantize_static`` writes them; b"" before they were measured. removed,
-    stock: see ``_iterate_left_in_float``."""
+    ranges: of the float model's tensors, as ``quantize_static`` writes them, whatever is excluded; b"" before they were
+    measured. removed, stock: see ``_iterate_left_in_float``. written: what was made, by the quantiser's arguments: a
+    set is run again before it is offered, and a session option changes no file."""
 
     ranges: bytes = b""
     removed: Mapping[str, Reason] = field(default_factory=dict)
     stock: float | None = None
+    written: OrderedDict[str, _Written] = field(default_factory=OrderedDict)
 
+    def bring(self, arguments: Mapping[str, Any], result: Path) -> _Written | None:
+        """Write the files again that these arguments made before, and return them; None where there are none."""
+        with _lock:
+            found = self.written.get(repr(sorted(arguments.items())))
+        for name, content in found.files.items() if found is not None else ():
+            result.with_name(name).write_bytes(content)
+        return found
+
+    def keep(self, arguments: Mapping[str, Any], result: Path, notes: tuple[Reason, ...]) -> None:
+        files = {path.name: path for path in result.parent.glob(f"{result.name}*")}
+        if sum(path.stat().st_size for path in files.values()) * _FILES > _BYTES:
+            return
+        made = _Written({name: path.read_bytes() for name, path in files.items()}, notes)
+        with _lock:
+            self.written[repr(sorted(arguments.items()))] = made
+            while len(self.written) > _FILES:
+                self.written.popitem(last=False)
+
+
+_FILES, _BYTES = 4, 256 << 20
+"""Quantised files of a model that are kept, and bytes up to which all of them may be."""
 
 _MODELS = 4
 """Models whose ``_Known`` are kept in a process: of a search it is one, as it is and folded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import io
 import logging
@@ -23,7 +24,7 @@ from ..settings import setting
 from .graph import list_bodies
 from .requantise import without_quantisers
 
-__all__ = ["is_quantised", "list_constant_lookups", "quantise_model"]
+__all__ = ["format_overflow_fix", "is_quantised", "list_constant_lookups", "quantise_model"]
 
 _QUANTISERS = frozenset({"FakeQuantize", "FakeConvert"})
 
@@ -104,6 +105,8 @@ def _quantise_by_nncf(
         quiet = np.errstate(over="ignore", invalid="ignore")  # a mask's range is beyond its float32
         with contextlib.redirect_stdout(io.StringIO()), quiet:  # its progress bars
             given = {"preset": preset, "ignored_scope": scope, "subset_size": max(1, len(feeds))}
+            if fix := setting(options, "overflow_fix"):
+                given["advanced_parameters"] = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix(fix))
             fixed: list[str] = []
             try:
                 # a copy: it leaves out what no result needs, whose readers NNCF looks for and does not find
@@ -130,10 +133,16 @@ def _without_correction(model: Any, data: Any, given: Mapping[str, Any]) -> Any 
     """Return the model as NNCF quantises it with biases left as they are; None where it fails at that, too."""
     import nncf
 
-    plainer = nncf.AdvancedQuantizationParameters(disable_bias_correction=True)
+    chosen = given.get("advanced_parameters") or nncf.AdvancedQuantizationParameters()
+    plainer = {**given, "advanced_parameters": dataclasses.replace(chosen, disable_bias_correction=True)}
     with contextlib.suppress(Exception):
-        return nncf.quantize(model.clone(), data, advanced_parameters=plainer, **given)
+        return nncf.quantize(model.clone(), data, **plainer)
     return None
+
+
+def format_overflow_fix(chosen: str) -> str:
+    """Return the argument of ``nncf.quantize`` that chooses it."""
+    return f"advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix({chosen!r}))"
 
 
 def list_constant_lookups(model: Any) -> list[str]:

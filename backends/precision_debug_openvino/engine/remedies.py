@@ -5,9 +5,12 @@ Each is tried before it is offered, see ``protocols.Remedies``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from precision_debug.errors import ModelError
 from precision_debug.protocols import Place, Remedy
@@ -17,6 +20,7 @@ from ..model import read_model, read_plain
 from ..modes import recipe
 from ..reasons import say
 from ..settings import setting
+from .quantise import format_overflow_fix, is_quantised
 from .uncompressed import holds_halves, restore
 
 __all__ = ["IrConfigurations", "iterate_remedies"]
@@ -26,6 +30,12 @@ _HINTS = (
 )  # fmt: skip
 """What changes least first: activations of packed weights that are quantised as they come; the precision that OpenVINO
 takes by itself where the CPU has a faster one; both. The last two leave nothing in the low precision."""
+
+_PRODUCTS = frozenset({
+    "Conv", "ConvTranspose", "Gemm", "MatMul", "Convolution", "GroupConvolution", "ConvolutionBackpropData",
+    "GroupConvolutionBackpropData", "matmul_v2", "conv2d", "depthwise_conv2d",
+})  # fmt: skip
+"""What adds 8-bit products, as a model's own format calls it."""
 
 _PACKED = frozenset({"i8", "u8", "i4", "u4", "nf4"})
 
@@ -68,6 +78,13 @@ def iterate_remedies(spec: SessionSpec, culprits: Sequence[Culprit], base: Sessi
     if other and any(one.cause == "files_differ" for one in culprits) and _is_rounded(spec):
         lines = _SAVED.format(source=source, made=spec.model.model_file)
         yield Remedy(settings={"uncompressed_from": source}, text=lines, files=True)
+    if recipe(spec.mode).quantise and not setting(spec.options, "overflow_fix"):
+        types = {kind for one in culprits for kind in one.op_types}
+        if (not types or not types.isdisjoint(_PRODUCTS)) and not is_quantised(read_model(spec)) and adds_in_16_bits():
+            yield Remedy(
+                settings={"overflow_fix": "enable"}, cause="saturating_sums", evidence={"bits": 7},
+                text=f"nncf.quantize(…, {format_overflow_fix('enable')})",
+            )  # fmt: skip
     if recipe(spec.mode).precision:
         return  # the mode itself says which precision it is
     given = setting(spec.options, "config")
@@ -83,6 +100,23 @@ def iterate_remedies(spec: SessionSpec, culprits: Sequence[Culprit], base: Sessi
             settings={"config": {**given, name: value}}, wide=not name.startswith("DYNAMIC"),
             text=f"core.compile_model(model, {device!r}, { {**given, name: value}!r})",
         )  # fmt: skip
+
+
+@functools.cache
+def adds_in_16_bits() -> bool:
+    """Return whether this processor's kernel adds two products of 8-bit numbers in 16 bits, where they saturate: 64
+    terms of 255 x 127 are run. x86-64 without VNNI does (its vpmaddubsw)."""
+    import openvino
+    from openvino import opset13
+
+    terms, ends = 64, [np.float32(end) for end in (0, 255, 0, 255)]
+    read = opset13.parameter([1, terms], np.float32)
+    weights = opset13.convert(opset13.constant(np.full((terms, 16), 127, np.int8)), np.float32)
+    scaled = opset13.multiply(weights, opset13.constant(np.ones((1, 16), np.float32)))
+    product = opset13.matmul(opset13.fake_quantize(read, *ends, 256), scaled, False, False)
+    config = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    compiled = openvino.Core().compile_model(openvino.Model([product], [read]), "CPU", config)
+    return bool((compiled([np.full((1, terms), 255, np.float32)])[0] != terms * 255 * 127).any())
 
 
 def _is_rounded(spec: SessionSpec) -> bool:
