@@ -15,7 +15,7 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 from precision_debug.protocols import Executed
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Overlap, Row, Status, Tolerance
-from precision_debug.report.blame import blame, describe_expectation
+from precision_debug.report.blame import blame, describe_culprit, describe_expectation
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
 from precision_debug.report.tried import describe_tried
@@ -388,3 +388,16 @@ def test_an_operator_whose_own_repair_helps_begins_the_report(more: dict[str, An
     assert "together" in lead_sentences(report(WRONG, explained("culprits", culprits=(SHARED,))))[0].en
     alone = dataclasses.replace(SHARED, **more)
     assert "together" not in lead_sentences(report(WRONG, explained("culprits", culprits=(alone,))))[0].en
+
+
+@pytest.mark.parametrize(("left", "told"), [(0.3, False), (0.49, False), (0.56, True), (0.7, True), (None, False)])
+@pytest.mark.parametrize("cause", ["constant_scale", "outlier_channel", "cancellation", "saturation"])
+def test_a_cause_that_leaves_most_of_the_error_says_so_where_it_is_named(
+    cause: str, left: float | None, told: bool
+) -> None:
+    """Up to 70 % was left, half of the squared error, and the first sentence had the cause alone."""
+    evidence = {} if left is None else {"left": left}
+    named = Culprit(name="y", node="", op_types=("MatMul",), cause=cause, evidence=evidence)
+    found = report((make_row(0),), explained("culprits", culprits=(named,)))
+    said = describe_culprit(found, named)
+    assert ("of its own error is left" in said.en) is told

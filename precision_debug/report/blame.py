@@ -8,7 +8,7 @@ from typing import Any
 
 from ..claims import ENOUGH
 from ..explain import LEAST, bound_hidden_share, bound_of_many
-from ..explain.criteria import LITTLE
+from ..explain.criteria import HALF, LITTLE
 from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
@@ -585,14 +585,23 @@ def _join_tensors(tensors: Sequence[str]) -> Text:
 
 
 def _cause_text(culprit: Culprit) -> Text:
-    """Return what the cause says with its evidence; in a few words where that is not whole."""
+    """Return what the cause says with its evidence; in a few words where that is not whole. Where undoing it leaves
+    more than half of the operator's own error, it says how much: something else makes that."""
     known = CAUSES.get(culprit.cause)
     if known is None:
         return same(culprit.cause)
     evidence = _format_evidence(known, culprit.evidence)
     wording = known.wording(culprit.evidence)
     en, zh = [wording_text(wording, evidence, lang) for lang in ("en", "zh")] if wording is not None else [None, None]
-    return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh.replace("`, `", "`、`"))
+    said = Text(known.en, known.zh) if en is None or zh is None else Text(en, zh.replace("`, `", "`、`"))
+    left = culprit.evidence.get("left")
+    if known.undone is None or not isinstance(left, (int, float)) or left <= HALF:
+        return said
+    share = format_percent(left)
+    return Text(
+        f"{said.en} ({known.undone.en}, {share} of its own error is left, which has another cause)",
+        f"{said.zh}（{known.undone.zh}，自身误差仍剩 {share}，另有原因）",
+    )
 
 
 def _whole_cause_sentence(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
