@@ -17,6 +17,7 @@ from precision_debug.records import UNFUSED, ModelFiles, Row, SessionSpec
 pytest.importorskip("openvino", reason="openvino is not installed")
 
 from precision_debug_openvino import OpenVinoBackend
+from precision_debug_openvino.engine.given import _makes
 from precision_debug_openvino.engine.opened import Opened
 
 from precision_debug.testing.backend_contract import CopyingHook
@@ -100,6 +101,7 @@ def test_a_run_that_is_another_around_a_tensor_shows_it_not(tmp_path: Path) -> N
             name = next(name for name in seen if name.startswith(changed))
             session._opened = Disturbed(
                 graph=opened.graph, inner=opened.inner, names=opened.names, build=opened.build, switch=opened.switch,
+                given=opened.given, maker=opened.maker,
                 changed=name,
             )  # fmt: skip
         session.run(feeds, hook)
@@ -110,6 +112,36 @@ def test_a_run_that_is_another_around_a_tensor_shows_it_not(tmp_path: Path) -> N
     assert inside("") >= INSIDE
     there = inside("in2")
     assert there & INSIDE == {"conv0", "add0", "scaled0"}
+
+
+def residual(folder: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """Three blocks, each a hard swish between two convolutions, added to what the block reads."""
+    g = Graph(seed=3)
+    value = g.input("x", g.random.normal(size=(1, 8, 24, 24)).astype(np.float32))
+    for number in range(3):
+        first = convolved(g, value, f"one{number}")
+        gate = g.op("Add", [first, g.weight(f"three{number}", np.float32(3))], f"shifted{number}")
+        limits = [g.weight(f"zero{number}", np.float32(0)), g.weight(f"six{number}", np.float32(6))]
+        gate = g.op("Clip", [gate, *limits], f"gate{number}")
+        swish = g.op("Div", [g.op("Mul", [first, gate], f"gated{number}"), limits[1]], f"swish{number}")
+        value = g.op("Add", [convolved(g, swish, f"two{number}"), value], f"sum{number}")
+        value = g.op("Transpose", [value], f"turned{number}", perm=[0, 1, 3, 2])
+    return str(g.save(folder / "residual.onnx", [g.op("Relu", [convolved(g, value, "last")], "y")])), g.feeds
+
+
+def convolved(g: Graph, value: str, name: str) -> str:
+    return g.op("Conv", [value, g.weight(f"{name}_w", 0.2 * g.random.normal(size=(8, 8, 1, 1)))], name)
+
+
+def test_a_run_that_is_given_what_the_engine_shows_shows_the_rest(tmp_path: Path) -> None:
+    """What a stretch computes otherwise once it is shown stays in it; OpenVINO's kernel leaves the first quantiser out
+    of a layer that adds another tensor in place, and so does the run that shows what lies inside."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    path, feeds = residual(tmp_path)
+    report = precision_debug.compare(path, inputs=feeds, run_mode="ov_int8", run_once=True, explain="off")
+    seen = {row.name for row in report.rows if row.comparison is not None}
+    wanted = {f"{name}{number}" for name in ("one", "shifted", "gated", "swish", "two", "sum") for number in range(3)}
+    assert wanted <= seen, wanted - seen
 
 
 def test_named_tensors_alone_need_no_further_run(tmp_path: Path) -> None:
@@ -140,3 +172,15 @@ def test_a_division_of_whole_numbers_inside_a_layer_is_told_as_one(tmp_path: Pat
     assert report.explanation is not None
     (first,) = report.explanation.culprits
     assert (report.exit_status, first.cause, first.evidence["divides"]) == (1, "whole_in_float32", "whole")
+
+
+@pytest.mark.parametrize(
+    ("moved", "by", "same"), [(0, 0, True), (1, 1, True), (2, 1, False), (1, 2, False)],
+)  # fmt: skip
+def test_a_quantiser_behind_may_decide_a_tie_otherwise_and_no_more(moved: int, by: int, same: bool) -> None:
+    """moved: of 1,000 numbers that a quantiser reads, how many lie elsewhere. by: so many of its steps."""
+    ranges = tuple(np.float64(one) for one in (-1, 1, -2, 2))
+    codes = np.arange(1000) % 200 + 20
+    read = (-1 + codes * 2 / 255).astype(np.float32)
+    read[:moved] += by * 2 / 255
+    assert _makes(read, (-2 + codes * 4 / 255).astype(np.float32), (*ranges, 256)) is same

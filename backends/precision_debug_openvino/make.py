@@ -14,7 +14,7 @@ from .engine.layers import Layer, read_layers
 from .engine.tap import NAME, Receive, make_tap_types
 from .failures import building
 
-__all__ = ["Built", "Maker"]
+__all__ = ["Built", "Given", "Maker", "before"]
 
 _NOT_FOLDED = "DisableConstantFolding_0"
 
@@ -42,6 +42,22 @@ class Built:
         layers = read_layers(self.compiled, ())
         numbers = [layer.name.removeprefix(NAME) for layer in layers if layer.name.startswith(NAME)]
         return [self.taps[int(number)] for number in numbers if number.isdigit()]
+
+
+def before(key: Key) -> Key:
+    """Return by what the tensor that a quantiser reads is shown, where the quantiser is given its values."""
+    return key[0], -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """Where taps stand that give their readers other values: in the way of tensors, beside others, in front of
+    quantisers. without: quantisers that are passed by."""
+
+    ways: frozenset[Key]
+    aside: frozenset[Key]
+    quantisers: frozenset[str]
+    without: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +116,52 @@ class Maker:
         _end_in_a_product(clone, tokens)
         clone.validate_nodes_and_infer_types()
         return self._compile(clone, taps)
+
+    def given(self, where: Given, receive: Receive) -> Built:
+        """With taps as these places say."""
+        clone = self.simple.clone()
+        taps: list[Key] = []
+        tokens: list[Any] = []
+        through, beside = make_tap_types()
+
+        def tap(kind: Any, port: Any, key: Key) -> Any:
+            one = kind([port], len(taps), receive)
+            one.set_friendly_name(f"{NAME}{len(taps)}")
+            taps.append(key)
+            return one.output(0)
+
+        def insert(port: Any, key: Key) -> None:
+            if key in where.aside:
+                tokens.append(tap(beside, port, key))
+                return
+            readers = list(port.get_target_inputs())
+            new = tap(through, port, key)
+            for reader in readers:
+                reader.replace_source_output(new)
+
+        operators = {str(op.get_friendly_name()): op for op in clone.get_ordered_ops()}
+        for one in where.without & operators.keys():
+            for reader in list(operators[one].output(0).get_target_inputs()):
+                reader.replace_source_output(operators[one].input_value(0))
+        _call_for_ports(clone, where.ways | where.aside, insert, inside=False)
+        for one in sorted(where.quantisers & operators.keys()):
+            new = tap(through, operators[one].input_value(0), before((one, 0)))
+            operators[one].input(0).replace_source_output(new)
+        _end_in_a_product(clone, tokens)
+        clone.validate_nodes_and_infer_types()
+        return self._compile(clone, taps)
+
+    @functools.cached_property
+    def ranges(self) -> Mapping[str, tuple[Any, ...]]:
+        """Of each quantiser whose ranges are constants: both of what it reads, both of what it gives, its levels."""
+        found = {}
+        for op in self.simple.get_ordered_ops():
+            sources = [op.input_value(place).get_node() for place in range(1, op.get_input_size())]
+            fixed = all(one.get_type_name() == "Constant" for one in sources)
+            if op.get_type_name() == "FakeQuantize" and fixed:
+                ranges = (one.data.astype("float64") for one in sources)
+                found[str(op.get_friendly_name())] = (*ranges, int(op.get_attributes()["levels"]))
+        return found
 
     def beside(self, keys: Collection[Key], receive: Receive) -> Built:
         """With a tap as one more reader of each of these tensors.

@@ -12,11 +12,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["Around", "Values", "describe_surroundings", "find_differing"]
+__all__ = ["SAME", "Around", "Values", "describe_surroundings", "find_differing"]
 
 K = TypeVar("K", bound=Hashable)
 
-_SAME = 1e-6
+SAME = 1e-6
 """Relative L2 error up to which two runs gave the same: another order of sums in float32."""
 
 _HELD = 1 << 29
@@ -87,7 +87,7 @@ def _is_same(first: Any, second: Any) -> bool:
         return True
     if first.dtype.kind != "f" or second.dtype.kind != "f":
         return bool(np.array_equal(first, second))
-    allowed = _SAME**2 * sum(_square(one[np.isfinite(one)]) for one, _ in _in_blocks(first, second))
+    allowed = SAME**2 * sum(_square(one[np.isfinite(one)]) for one, _ in _in_blocks(first, second))
     apart = 0.0
     for one, other in _in_blocks(first, second):
         finite = np.isfinite(one)

@@ -2,7 +2,8 @@
 
 To show such a tensor changes what OpenVINO fuses. So it is shown in a compiled model of its own, and only where that
 model computes the same: whatever the plain engine shows in front of the tensor and behind it (``marks``) comes out the
-same there. Most often all can be shown at once; else one of each stretch between two marks at a time.
+same there. All are shown at once in a run that is given the plain engine's values wherever that one shows some
+(``given``); what is not the same there, in runs of their own: all at once, else one of each stretch between two marks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from precision_debug.errors import BackendError
 from precision_debug.observe.unfused import Around, Values, describe_surroundings, find_differing
 from precision_debug.records import UNFUSED
 
-from ..make import Built, Maker
+from ..make import Built, Given, Maker
+from .given import GivenRun, place_taps
 from .graph import Graph, Key
 from .layers import Layer
 from .marks import Marked
@@ -34,7 +36,7 @@ _WORK = 5000
 
 _QUANTISES = frozenset({"FakeQuantize", "FakeConvert"})
 
-Infer = Callable[[Built], tuple[Mapping[Key, Any], Mapping[Key, Any]]]
+Infer = Callable[[Built, "Values[Key] | GivenRun"], tuple[Mapping[Key, Any], Mapping[Key, Any]]]
 """Runs a compiled model; what its taps were shown, and the model's outputs, each by its tensor."""
 
 
@@ -43,7 +45,7 @@ class Switch:
     """What taps call, whichever run is under way; at other times (OpenVINO folds constants) nothing happens."""
 
     keys: tuple[Key, ...] = ()
-    run: Shown | Values[Key] | None = None
+    run: Shown | Values[Key] | GivenRun | None = None
 
     def receive(self, number: int, memory: Any) -> Any:
         return None if self.run is None else self.run.receive(self.keys[number], memory)
@@ -72,9 +74,12 @@ def open_layers(seen: Seen, maker: Maker, switch: Switch) -> tuple[Sequence[Entr
         every = frozenset((*seen.marked.keys, *keys))
         return maker.results(every) if by_results else maker.beside(every, switch.receive)
 
+    given = place_taps(seen.graph, seen.layers, seen.marked.keys, inner, maker.ranges.keys())
     entries = add_unfused(seen.graph, seen.layers, seen.entries, inner)
     names = frozenset(entry.meta.name for entry in entries if entry.meta.view == UNFUSED)
-    return entries, Opened(graph=seen.graph, inner=inner, names=names, build=build, switch=switch)
+    return entries, Opened(
+        graph=seen.graph, inner=inner, names=names, build=build, switch=switch, given=given, maker=maker
+    )  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -83,6 +88,7 @@ class Opened:
 
     inner, names: tensors that the plain engine does not show, and what they are listed as. build: compiles with some of
     them shown beside those that the plain engine shows, by taps that call the switch or, True, as further results.
+    given: where the taps of the first one stand.
     """
 
     graph: Graph
@@ -90,6 +96,9 @@ class Opened:
     names: frozenset[str]
     build: Callable[[Collection[Key], bool], Built]
     switch: Switch
+    given: Given
+    maker: Maker
+    _first: tuple[Built, frozenset[Key]] | None = None
     _decided: list[tuple[Built, frozenset[Key]]] | None = None
 
     def wanted(self, names: Collection[str] | None) -> bool:
@@ -108,13 +117,13 @@ class Opened:
         inputs = {value.key: fed[value.name] for value in self.graph.values.values() if value.op_type == "Input"}
         ends = {key: outputs[name] for name, key in self.graph.outputs.items()}
 
-        def run(built: Built) -> tuple[Mapping[Key, Any], Mapping[Key, Any]]:
-            seen: Values[Key] = Values()
-            self.switch.keys, self.switch.run = built.taps, seen
+        def run(built: Built, to: Values[Key] | GivenRun) -> tuple[Mapping[Key, Any], Mapping[Key, Any]]:
+            self.switch.keys, self.switch.run = built.taps, to
             try:
                 there = infer(built)
             finally:
                 self.switch.run = None
+            seen = to.seen if isinstance(to, GivenRun) else to
             for place, key in enumerate(built.ends, len(there)):
                 seen.found[key] = np.array(built.request.get_output_tensor(place).data)
             return seen.found, {key: there[name] for name, key in self.graph.outputs.items()}
@@ -125,24 +134,40 @@ class Opened:
     def shown(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
         """Yield inner tensors that are as the plain engine must have them. plain: what that one showed, inputs and
         outputs included."""
+        yield from self._show_given(plain, infer)
         if self._decided is None:
             self._decided = []
             yield from self._search(plain, infer)
             return
         around = self._surroundings(plain)
         for built, keys in self._decided:
-            values, outputs = infer(built)
+            values, outputs = infer(built, Values())
             wrong = find_differing(plain, {**values, **outputs})
             yield from ((key, values[key]) for key in values if key in keys and not wrong & around[key].both)
+
+    def _show_given(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
+        """Yield those that are so in a run that is given what the plain engine shows."""
+        there = {key: value for key, value in plain.items() if self.graph.values[key].op_type != "Input"}
+        run = GivenRun(given=self.given, plain=there)
+        try:
+            built = self._first[0] if self._first is not None else self.maker.given(self.given, self.switch.receive)
+            _, outputs = infer(built, run)
+        except BackendError:
+            return
+        same = run.find_same(outputs, self._surroundings(plain), self.maker.ranges)
+        self._first = built, self._first[1] if self._first is not None else frozenset(same)
+        yield from ((key, run.seen.found[key]) for key in self.inner if key in same & self._first[1])
 
     def _search(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
         """All at once, by taps and as results; then one of each stretch at a time, without those that change something,
         and then without their type of operator; of these every other, as results."""
         around = self._surroundings(plain)
-        every = [key for key in self.inner if around[key].behind]
+        first = (self._first[1], {*self._first[0].taps}) if self._first is not None else (frozenset(), {*self.inner})
+        every = [key for key in self.inner if around[key].behind and key not in first[0] and key in first[1]]
         waiting = [(every, False, 0), (every, True, 0)]
         left, alone = dict.fromkeys(every), False
-        for _ in range(max(_LEAST, min(_MOST, _WORK // max(1, len(self.graph.values))))):
+        most = _MOST // 2 if first[0] else _MOST
+        for _ in range(max(_LEAST, min(most, _WORK // max(1, len(self.graph.values))))):
             waiting = [one for one in waiting if not left.keys().isdisjoint(one[0])]
             if not waiting and not alone:
                 alone = True
@@ -153,7 +178,7 @@ class Opened:
             wanted = [key for key in wanted if key in left]
             try:
                 built = self.build(wanted, by_results)
-                values, outputs = infer(built)
+                values, outputs = infer(built, Values())
             except BackendError:
                 continue
             wrong = find_differing(plain, {**values, **outputs})
