@@ -16,7 +16,7 @@ import pkgutil
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ from .reasons import CORE, Catalogue, Reason, Wording, say
 from .records import ModelFiles, RunMode
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
     from .protocols import Backend
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "find_wording",
     "import_from_door",
     "is_mode_like",
+    "iterate_declared",
     "list_behind_door",
     "modes_for",
     "plugins",
@@ -77,12 +80,20 @@ class Plugin:
 @functools.cache
 def plugins() -> tuple[Plugin, ...]:
     """Return every registered backend, loaded or not, built-in ones first."""
-    targets = dict(BUILT_IN)
+    targets = dict(BUILT_IN) | {entry.name: entry.value for _, entry in iterate_declared()}
+    return tuple(_load(name, target) for name, target in targets.items())
+
+
+def iterate_declared() -> Iterator[tuple[Distribution, EntryPoint]]:
+    """Yield what installed wheels declare, as ``metadata.entry_points`` does, which parses what all others declare."""
     from importlib import metadata  # imports much, and a command first leaves the current folder's files out
 
-    for entry in metadata.entry_points(group=GROUP):
-        targets[entry.name] = entry.value
-    return tuple(_load(name, target) for name, target in targets.items())
+    seen = set()
+    for wheel in metadata.distributions():
+        if GROUP in (wheel.read_text("entry_points.txt") or "") and (name := wheel.name.lower()) not in seen:
+            seen.add(name)  # what lies behind it on the path is not imported
+            for entry in wheel.entry_points.select(group=GROUP):
+                yield wheel, entry
 
 
 def backends() -> tuple[Backend, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import functools
 import shutil
 import subprocess
@@ -16,19 +17,29 @@ import numpy as np
 
 from precision_debug.numbers.cuda import DeviceArray
 
+# of the process that imports it first, whose forks use it (tests/forks.py)
+_FOLDER = Path(tempfile.mkdtemp(prefix="emulated-"))
+atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
+
 
 @functools.cache
 def emulated() -> Path:
-    """The library of the kernels, and of the driver's interface (see test_cuda_driver); compiled once a process."""
-    here, made = Path(__file__).resolve().parent, Path(tempfile.mkdtemp(prefix="emulated-"), "emulated.so")
-    atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
-    sources = here.parent / "precision_debug"
-    quiet = "-Wno-unknown-pragmas"
+    """The library of the kernels, and of the driver's interface (see test_cuda_driver); compiled once for all forks."""
+    made = _FOLDER / "emulated.so"
+    with (_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            _compile(made)
+    return made
+
+
+def _compile(made: Path) -> None:
+    here = Path(__file__).resolve().parent
+    sources, quiet = here.parent / "precision_debug", "-Wno-unknown-pragmas"
     words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet, "-o", made,
              f"-I{sources}/numbers", f"-I{sources}/products/device", here / "cuda_driver_emulated.cpp"]  # fmt: skip
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return made
 
 
 class EmulatedEvent:

@@ -8,6 +8,7 @@ library is needed, so that an older checkout can be read beside this one.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import statistics
 import sys
@@ -32,10 +33,17 @@ def plugins(root: Path) -> list[Path]:
     return sorted(path for path in (root / "backends").glob(f"{CORE}_*") if path.is_dir())
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file's syntax tree of the kinds that are looked at here; a file is read once."""
+    kinds = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Constant, ast.keyword, ast.Assign)
+    return tuple(node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds))
+
+
 def imports(module: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
     """Every module of the house that this one imports: at the top, in functions and for type checkers alike."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom):

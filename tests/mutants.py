@@ -263,7 +263,7 @@ def applied(text: str, place: str, before: str, after: str) -> str:
     wanted = ast.parse(before).body[0]
     wanted = wanted.value if isinstance(wanted, ast.Expr) and after != "pass" else wanted
     looked_for = ast.dump(wanted)
-    found = [node for node in nodes_of(text, place) if type(node) is type(wanted) and ast.dump(node) == looked_for]
+    found = [node for node in nodes_of(text, place) if type(node) is type(wanted) and _dumped(node) == looked_for]
     if len(found) != 1:
         raise ValueError(f"{len(found)} times in {place or 'the module'}: {before!r}")
     return replaced(text, found[0], after)
@@ -296,6 +296,9 @@ def nodes_of(text: str, place: str) -> list[ast.stmt | ast.expr]:
 @functools.cache
 def _tree(text: str) -> ast.Module:
     return ast.parse(text)
+
+
+_dumped = functools.cache(ast.dump)  # of nodes of these trees, which stay
 
 
 def main(wanted: list[str]) -> None:

@@ -176,7 +176,7 @@ def test_a_class_has_at_most_200_lines(root: Path) -> None:
     found = {
         f"{module}.{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for module, path in house_numbers.sources(root).items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in house_numbers.nodes(path)
         if isinstance(node, ast.ClassDef)
     }
     assert {name: size for name, size in found.items() if size > LONG_CLASSES.get(name, 200)} == {}
@@ -241,7 +241,7 @@ def test_no_plugin_imports_another(root: Path, edges: dict[str, set[str]]) -> No
         own = module.split(".")[0]
         if own == "precision_debug":
             continue  # the registry names them all
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in house_numbers.nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not [name for name in names if name != own and name in node.value], f"{module}: {node.value}"
 
@@ -265,7 +265,7 @@ def test_what_the_guide_names_is_there(root: Path) -> None:
 def test_options_of_a_session_hold_nothing_alive(root: Path) -> None:
     """What is alive has an argument of its own (``open_for``): options promise plain values, see test_plan too."""
     for module, path in house_numbers.sources(root).items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in house_numbers.nodes(path):
             given = node.value if isinstance(node, ast.keyword) and node.arg == "options" else None
             if isinstance(node, ast.Assign) and any(ast.unparse(name) == "options" for name in node.targets):
                 given = node.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,27 @@ def test_plugins_are_built_in_ones_first_and_each_once(fake: str) -> None:
     assert names[: len(registry.BUILT_IN)] == list(registry.BUILT_IN)
     assert "fake" in names
     assert len(set(names)) == len(names)
+
+
+def test_what_wheels_declare_is_what_metadata_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two of one name the first on the path; what declares nothing, or for others, is no backend."""
+    declared = f"[{registry.GROUP}]\nplanted = planted:Backend\n"
+    for folder, name, version, text in (
+        ("a", "planted", "2.0", declared), ("b", "Planted", "1.0", declared.replace("planted =", "older =")),
+        ("a", "other", "1.0", "[console_scripts]\nother = other:main\n"), ("b", "bare", "1.0", None),
+    ):  # fmt: skip
+        info = tmp_path / folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        if text is not None:
+            (info / "entry_points.txt").write_text(text)
+    for folder in ("b", "a"):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+    wanted = {(entry.name, entry.value) for entry in metadata.entry_points(group=registry.GROUP)}
+    found = [(wheel.name, wheel.version, entry.name, entry.value) for wheel, entry in registry.iterate_declared()]
+    assert {(name, value) for *_, name, value in found} == wanted
+    assert ("planted", "2.0", "planted", "planted:Backend") in found
+    assert "older" not in {name for _, _, name, _ in found}
 
 
 @pytest.mark.parametrize(

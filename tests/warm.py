@@ -51,9 +51,9 @@ _READ_LATE = (
 )  # fmt: skip
 _IMPORTS = (
     "numpy", "numpy.random", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime",
-    "rich.console", "xlsxwriter", "precision_debug_onnxruntime.session", "precision_debug_onnxruntime.make",
-    "precision_debug_onnxruntime.make.saving", "precision_debug_onnxruntime.make.simulate",
-    "precision_debug_onnxruntime.on_device",
+    "numpy.ma", "rich.console", "rich.table", "xlsxwriter", "precision_debug_onnxruntime.session",
+    "precision_debug_onnxruntime.make", "precision_debug_onnxruntime.make.saving",
+    "precision_debug_onnxruntime.make.simulate", "precision_debug_onnxruntime.on_device",
 )  # fmt: skip
 # of our own modules, of which a command imports fifty late and its engine a hundred: pytest's, and what needs a card
 _LEFT_OUT = (

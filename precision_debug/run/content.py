@@ -612,9 +612,8 @@ def _find_versions_in(_: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    for entry in importlib.metadata.entry_points(group=registry.GROUP):
-        if entry.dist is not None:
-            found[entry.dist.name] = entry.dist.version
+    for wheel, _entry in registry.iterate_declared():
+        found[wheel.name] = wheel.version
     return found
 
 
