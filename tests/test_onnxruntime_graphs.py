@@ -367,6 +367,13 @@ def test_where_unsigned_weights_help_it_is_said() -> None:
         raise RuntimeError(f"{said}ConvInteger(10) node with name 'c1'")
 
 
+def test_a_kernel_that_has_no_float16_as_it_runs_is_a_refusal() -> None:
+    """As ONNX Runtime says it of caustic-nmr's graph network, in the middle of a run."""
+    said = "MLFloat16 data type is not supported with ScatterElements opset 16 when reduction is 'add'."
+    with pytest.raises(ModelError, match="op_block_list=ScatterElements"), our_errors("m"):
+        raise RuntimeError(f"Non-zero status code returned while running ScatterElements node. Status Message: {said}")
+
+
 def test_a_kernel_that_onnxruntime_lacks_is_named(open_model: Opener) -> None:
     nodes = [helper.make_node("Cast", ["x"], ["y"], name="narrow", to=TensorProto.FLOAT4E2M1)]
     model = onnx_models.model(

@@ -19,7 +19,7 @@ import onnxruntime
 from planted.onnx_faults import Graph, tokens
 
 import precision_debug
-from precision_debug.errors import ModelError, UsageError
+from precision_debug.errors import ModelError, NothingToQuantise, UsageError
 from precision_debug.reasons import as_reason
 from precision_debug.records import ModelFiles, SessionSpec
 
@@ -322,3 +322,20 @@ def test_weights_in_constant_nodes_are_quantised_as_they_stand(tmp_path: Path) -
     expected = np.linalg.norm(stock - exact) / np.linalg.norm(exact)
     assert report.outputs[0].relative_l2 == pytest.approx(float(expected), rel=1e-3)
     np.testing.assert_array_equal(onnxruntime.InferenceSession(str(kept)).run(None, feeds)[0], stock)
+
+
+@pytest.mark.parametrize("mode", ["ort_int4", "ort_int8_dynamic"])
+def test_what_a_refused_mode_could_be_asked_otherwise_it_has(mode: str, tmp_path: Path) -> None:
+    """Of 4 bits there are no op_types."""
+    from precision_debug_onnxruntime import OnnxRuntimeBackend
+
+    g = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, [2, 4])],
+        [helper.make_tensor_value_info("y", 1, [2, 4])],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode=mode, work_dir=str(tmp_path), options={})
+    with pytest.raises(NothingToQuantise) as caught:
+        OnnxRuntimeBackend().open(spec, [{"x": np.ones((2, 4), np.float32)}])
+    assert ("op_types" in str(caught.value)) == (mode != "ort_int4")

@@ -21,6 +21,7 @@ from precision_debug_torch.model import example_feeds, from_module
 from torch import nn
 
 import precision_debug
+from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec, Status
 
 
@@ -59,6 +60,26 @@ def test_a_program_computes_what_its_module_does(factory: str, mode: str, tmp_pa
     theirs = TorchBackend().open(spec, [feeds]).run(feeds)["output"]
     assert theirs.dtype == ours.dtype
     assert theirs.astype(np.float64).tobytes() == ours.astype(np.float64).tobytes()
+
+
+class Mapped(nn.Module):
+    """A mask that is made of positions by vmap, as the transformers library makes its causal ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        at = torch.arange(x.shape[0])
+        seen = torch.vmap(lambda row: torch.vmap(lambda column: row >= column)(at))(at)
+        return torch.where(seen, x @ self.linear(x).T, torch.zeros(())) @ x
+
+
+def test_a_program_that_maps_over_positions_is_refused_for_that(tmp_path: Path) -> None:
+    """It was said to run its own code."""
+    path = exported(Mapped().eval(), torch.randn(4, 8), tmp_path / "m.pt2")
+    with pytest.raises(ModelError, match=r"torch\.vmap .*FILE\.py:FUNCTION"):
+        precision_debug.compare(path, run_mode="torch_bf16", device="cpu")
 
 
 @pytest.mark.parametrize("mode", ["torch_fp64", "torch_fp16", "torch_bf16", "torch_autocast_bf16"])

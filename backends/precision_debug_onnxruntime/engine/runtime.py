@@ -246,6 +246,9 @@ def _translated(text: str, where: str, hint: str, loading: bool) -> PrecisionDeb
         if op == "ConvInteger":  # in 1.20, of weights that are int8
             hint = "quantise to unsigned weights; in ort_int8_dynamic: --option weight_type=uint8"
         return ModelError(what, where=where, hint=hint or "another run mode may have one")
+    if half := re.search(r"(?:MLFloat16|float16\S*) data type is not supported with (\w+)", text):
+        hint = f"keep it in float32: op_block_list={half.group(1)}, of the mode ort_fp16 or of the converter"
+        return ModelError(text, where=where, hint=hint)
     if _REFUSED.search(text) or (loading and not _OF_THE_MACHINE.search(text)):
         return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint or _CHECK)
     return BackendError(text, where=where, hint=hint)

@@ -183,7 +183,7 @@ def _quantise_once(
     more = {} if model is source and change != "int4" else {"settings": repr(sorted(runtime.settings.items()))}
     written = known.bring({**_exclude_too(common, known.removed), **more}, result)
     if written is not None:
-        made = _read(result, source, model)
+        made = _read(result, source, model, change)
         infer_types(made, runtime, folder)
         return made, (*_iterate_left_in_float(known.removed, known.stock, None), *written.notes)
     if model is source:
@@ -219,7 +219,7 @@ def _quantise_once(
             if kinds:
                 failed = f"it is quantised already ({kinds}), and {failed}"
             raise ModelError(failed, where=source.path, hint=_QUANTISED_HINT if kinds else _HINT) from error
-        made = _read(result, source, model)
+        made = _read(result, source, model, change)
         wrong = find_wrongly_removed(whole, made)
         if not wrong.keys() - kept.keys():
             break
@@ -568,7 +568,7 @@ def _mark_prepared(model: Model) -> None:
     entry.key, entry.value = "onnx.quant.pre_process", "onnxruntime.quant"
 
 
-def _read(path: Path, source: Model, before: Model) -> Model:
+def _read(path: Path, source: Model, before: Model, change: str) -> Model:
     """Return the quantised model. Raises ModelError where nothing in it is quantised that was not before."""
     import onnx
 
@@ -584,7 +584,7 @@ def _read(path: Path, source: Model, before: Model) -> Model:
         inside = f" (it does not look into {' and '.join(nested)})" if nested else ""
         raise _NothingLeft(
             f"the quantiser leaves every operator of it in float{inside}", where=source.path,
-            hint="choose other op_types, or another run mode",
+            hint="choose another run mode" if change == "int4" else "choose other op_types, or another run mode",
         )  # fmt: skip
     if not has - had:
         raise NothingToQuantise(

@@ -112,6 +112,9 @@ def _check(value: Any, path: str, record: str, depth: int) -> None:
         return
     for key, item in value.items():
         rule = _RULES.get(key)
+        if key == "target" and isinstance(item, str) and item.startswith("torch._functorch.predispatch."):
+            raise ModelError(f"holds torch.vmap ({item.rpartition('.')[2]}), whose operators are not run one by one",
+                             where=path, hint="build the model with a factory FILE.py:FUNCTION")  # fmt: skip
         if isinstance(item, str) and rule is not None and not rule(item):
             raise ModelError(f"{_CODE}: {key} {_shown(item)} in {record}", where=path, hint=_HINT)
         if key in ("config", "range_constraints") and isinstance(item, dict):
