@@ -18,7 +18,7 @@ from precision_debug.cli import progress, summary
 from precision_debug.cli.parser import choose_language
 from precision_debug.events import Stage, to_plain_event
 from precision_debug.reasons import as_reason, say
-from precision_debug.records import Culprit, Explanation, Status
+from precision_debug.records import Culprit, Doubt, Explanation, MetricChange, Status, Tolerance
 from precision_debug.report import Report
 from precision_debug.report.words import measure_text_width, wrap_text
 
@@ -206,6 +206,37 @@ def test_what_is_healthy_takes_six_lines_whatever_was_left_out(monkeypatch: pyte
         assert len(said.splitlines()) <= 6
         assert ("y has 8 more" in said or "多出 8 个" in said) == (padded in notes)
         assert "hidden" not in said
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_has_to_be_minded_of_a_pass_takes_one_line_of_six(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A weight in blocks, and experts of their own tokens, took 11 and 9 lines although nothing was wrong."""
+    rows = tuple(make_row(number, 1e-5, is_output=number == 7) for number in range(8))
+    calm = dataclasses.replace(make_report(0), rows=rows, scores={}, scored=0, notes=("a note",))
+    doubts = (Doubt(code="not_fp32", values={"mode": "ort_fp32", "detail": "DequantizeLinear (1)"}),
+              Doubt(code="run_once", values={}))[:count]  # fmt: skip
+    calm = dataclasses.replace(calm, target=dataclasses.replace(calm.target, doubts=doubts))
+    assert calm.exit_status == 0
+    for language, words in (("en", ("is not FP32 here", "--run_once")), ("zh", ("并非 FP32", "--run_once"))):
+        said = printed(calm, monkeypatch, 400, language, terminal=False)
+        assert len(said.splitlines()) <= 6
+        assert all(word in said for word in words[:count])
+
+
+def test_where_the_users_metric_holds_whoever_makes_the_error_is_in_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An operator "lost the precision", in twenty lines, below a metric that is as good as the baseline's."""
+    found = explained()
+    spec = dataclasses.replace(
+        found.spec, tolerance=Tolerance(given=False), metric="metric.py:recall", metric_drop="0.1"
+    )
+    same = MetricChange(name="recall", baseline=1.0, target=1.0, samples=4)
+    held = dataclasses.replace(found, spec=spec, metric=same, scores={"recall, baseline": 1.0}, scored=4)
+    assert held.exit_status == 0
+    said = printed(held, monkeypatch, 400, "en", terminal=False)
+    assert "lost the precision" not in said
+    assert len(said.splitlines()) <= 6
 
 
 def test_a_single_tensor_and_identical_outputs_are_said_as_they_are() -> None:

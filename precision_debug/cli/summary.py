@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..claims.of_report import metric_decides
 from ..reasons import Text, as_reason, same
 from ..records import Row, Status
 from ..registry import find_wording
@@ -104,10 +106,17 @@ def format_summary(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Lin
 
 
 def _is_nothing_wrong(report: Report) -> bool:
-    """Return whether there is nothing to do; a tensor between that no output feels is told by the answer itself."""
+    """Return whether there is nothing to do; a tensor between that no output feels is told by the answer itself. What
+    the user's metric does not feel is in the report, whoever makes it."""
     good = report.verdict in (Verdict.PASS, Verdict.EXPECTED) and not report.failure and report.fix is None
     unfelt = report.first_mismatch is None or report.verdict is Verdict.EXPECTED
-    return good and unfelt and not (report.doubts or report.checks or named_culprits(report))
+    heard = not any(decides(doubt) for doubt in report.doubts) and not report.checks
+    return good and heard and (_does_metric_hold(report) or (unfelt and not named_culprits(report)))
+
+
+def _does_metric_hold(report: Report) -> bool:
+    """Return whether a metric of the user's decides, and no tolerance, and holds: the first sentence has it."""
+    return metric_decides(report) and report.verdict is Verdict.PASS
 
 
 def _passing_lines(report: Report) -> Iterator[Line]:
@@ -116,26 +125,37 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     place of the tensors' counts, whose share stands in what it rests on."""
     answer = list(_answer_lines(report))
     yield from answer[:2]
-    yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
-    tensors = next(_coverage_lines(report))
+    by_metric = _does_metric_hold(report)
+    if not by_metric:
+        yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
+    tensors, *covered = _coverage_lines(report)
     notes, inside = list(_note_lines(report)), list(_failure_lines(report))
     asked, wider = list(_note_lines(report, _SECOND_OPINION)), [line for line in notes if line.label == _MIND]
+    if minded := [line for line in covered if line.label == _MIND]:  # one line of all that is to be minded
+        wider = [_join_lines([*minded, *wider])]
     told = inside if report.first_mismatch is not None else []
     outcome = list(_outcome_lines(report))
     flips = report.tokens is not None and any(one.flips for one in report.tokens.sequences)
-    scores = [line for line in outcome if line.label.en == "on the answer" or (flips and line.label.en == "tokens")]
+    shown = {*([] if by_metric else ["on the answer"]), *(["tokens"] if flips else [])}
+    scores = [line for line in outcome if line.label.en in shown]
     further = [line for line in outcome if line.label.en != " " and line not in scores]
     if wider:
         further.append(tensors)
     else:
         yield tensors
-    left = [line for line in (*answer[2:], *notes, *told, *further) if line.label.en and line not in (*asked, *wider)]
+    said = (*answer[2:], *notes, *told, *further)
+    left = [line for line in said if (line.label.en or by_metric) and line.label != _MIND and line not in asked]
     yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report, WEIGHTIEST, further=len(left)))
     yield from wider
     if not told:
         yield from inside
     yield from scores
     yield from asked
+
+
+def _join_lines(lines: Sequence[Line]) -> Line:
+    text = Text(" ".join(line.text.en for line in lines), "".join(line.text.zh for line in lines))
+    return dataclasses.replace(lines[0], text=text)
 
 
 def _answer_lines(report: Report) -> Iterator[Line]:
