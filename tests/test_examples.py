@@ -66,8 +66,8 @@ def test_every_example_has_a_readme_in_both_languages_and_a_script() -> None:
 def test_digits_files_are_the_real_digits() -> None:
     # as load_digits() reads them: importing all of scikit-learn takes seconds
     spec = importlib.util.find_spec("sklearn")
-    assert spec is not None
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        pytest.skip("scikit-learn is not installed")
     known = {}
     with gzip.open(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as file:
         for line in np.loadtxt(file, delimiter=","):
