@@ -218,6 +218,35 @@ def test_a_batch_norm_that_was_folded_wrongly(tmp_path: Path) -> None:
     assert found(epsilon=0.5) == ["proven_folded_weight", "proven_folded_bias"]
 
 
+def test_a_batch_norm_that_stands_elsewhere_was_not_folded(tmp_path: Path) -> None:
+    """Behind the Relu in place of in front of it, under its own name or another."""
+    constants = {"w": WEIGHT, **RANDOM_NORM}
+
+    def made(order: Sequence[str], name: str) -> Any:
+        nodes, read = [helper.make_node("Conv", ["x", "w"], ["c"])], "c"
+        for kind, output in zip(order, ("n", "r") if order[0] != "Relu" else ("r", "m"), strict=True):
+            more = list(RANDOM_NORM) if kind != "Relu" else []
+            nodes.append(helper.make_node(kind, [read, *more], [output]))
+            read = output
+        return read_model(_saved(tmp_path, [*nodes, helper.make_node("Abs", [read], ["y"])], constants, name))
+
+    files = made(["BatchNormalization", "Relu"], "first"), made(["Relu", "BatchNormalization"], "second")
+    assert prove_differences(*files) == []
+    assert prove_differences(*files[::-1]) == []
+
+
+def test_a_filter_with_holes_beside_its_cut_input_proves_nothing(tmp_path: Path) -> None:
+    """Four small pictures in a batch and a plain filter are the same as one filter with holes."""
+    whole = [helper.make_node("Conv", ["x", "w"], ["y"], dilations=[2, 2], pads=[2] * 4)]
+    cut = [helper.make_node("Reshape", ["x", "to"], ["cut"]),
+           helper.make_node("Conv", ["cut", "w"], ["small"], pads=[1] * 4),
+           helper.make_node("Reshape", ["small", "back"], ["y"])]  # fmt: skip
+    shapes = {"to": np.array([4, 3, 4, 4]), "back": np.array([1, 4, 8, 8])}
+    files = [_saved(tmp_path, nodes, {"w": WEIGHT, **more}, name) for nodes, more, name in
+             ((whole, {}, "whole"), (cut, shapes, "cut"))]  # fmt: skip
+    assert prove_differences(*map(read_model, files)) == []
+
+
 def test_an_attribute_or_a_constant_of_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def gemm(name: str, value: float, **attributes: Any) -> str:
         constants = {"w": np.full((3, 4), value, np.float32), "b": np.ones(4, np.float32)}

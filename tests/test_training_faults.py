@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from planted import fifteenth_others, seventeenth_others, sixteenth_others
+from planted import eighteenth_others, fifteenth_others, seventeenth_others, sixteenth_others
 from planted.fourteenth_others import LOOPS, Loop
 from torch import nn
 from torch.nn import functional
@@ -187,6 +187,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "state_of_one_lost_at_7": (changed(lambda step: step == 7, lambda n, o: o.state.pop(n.a.weight)), "state", 7),
     "rate_ends_at_22": (lambda f: loop(f, sgd(), at=raised(0.0, 22)), "stopped", 22),
     "rate_below_bf16_at_17": (lambda f: loop(f, sgd(0.1), at=raised(1e-6, 17), dtype=torch.bfloat16), "stopped", 17),
+    "rate_below_nought_at_21": (lambda f: loop(f, sgd(0.05), at=raised(-1.0, 21)), "uphill", 21),
+    "rate_below_nought_at_3": (lambda f: loop(f, at=raised(-1e-3, 3)), "uphill", 3),
     "long_steps_at_20": (lambda f: loop(f, lambda p: Lengthening(p, lr=1e-3)), "update", 20),
 }
 """Loop, what is found, and the step."""
@@ -206,7 +208,8 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
 
 def _loops_of_blind_batches() -> list[Any]:
     found = [pytest.param(one, id=one.name) for one in LOOPS]
-    for one in (*fifteenth_others.LOOPS, *sixteenth_others.LOOPS, *seventeenth_others.LOOPS):
+    for one in (*fifteenth_others.LOOPS, *sixteenth_others.LOOPS, *seventeenth_others.LOOPS,
+                *eighteenth_others.LOOPS):  # fmt: skip
         marks = [pytest.mark.slow]
         if one.name == "labels_of_the_next_batch":
             marks.append(pytest.mark.xfail(reason="gradients are as at the beginning, and losses are not logged"))

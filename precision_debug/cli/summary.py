@@ -121,33 +121,40 @@ def _does_metric_hold(report: Report) -> bool:
 
 def _passing_lines(report: Report) -> Iterator[Line]:
     """Yield the sentence, which has the worst output, the verdict, what was compared, what users asked for, and where
-    the rest is: six lines with a report and its inputs, where nobody asked for more. What has to be minded takes the
-    place of the tensors' counts, whose share stands in what it rests on."""
+    the rest is: six lines with a report and its inputs, where nobody asked for more. What has to be minded, or the
+    first that the files prove of what no output feels, takes the place of the tensors' counts, whose share stands in
+    what it rests on."""
     answer = list(_answer_lines(report))
     yield from answer[:2]
     by_metric = _does_metric_hold(report)
-    if not by_metric:
-        yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
+    # what the sentence alone would hide
+    hidden = [] if by_metric else [line for line in answer[2:] if not line.label.en]
+    codes = {explain_reason(note).en: as_reason(note).code for note in report.notes}
+    proven = [line for line in hidden if codes.get(line.text.en, "").startswith("proven_")]
+    proven = proven if answer[0].text.en not in codes else []  # a fault of both sides begins, and none is folded
+    yield from (line for line in hidden if line not in proven[1:])
     tensors, *covered = _coverage_lines(report)
     notes, inside = list(_note_lines(report)), list(_failure_lines(report))
     asked, wider = list(_note_lines(report, _SECOND_OPINION)), [line for line in notes if line.label == _MIND]
     if minded := [line for line in covered if line.label == _MIND]:  # one line of all that is to be minded
         wider = [_join_lines([*minded, *wider])]
+    folded = [*proven[1:], *(inside if proven else [])]
     told = inside if report.first_mismatch is not None else []
     outcome = list(_outcome_lines(report))
     flips = report.tokens is not None and any(one.flips for one in report.tokens.sequences)
     shown = {*([] if by_metric else ["on the answer"]), *(["tokens"] if flips else [])}
     scores = [line for line in outcome if line.label.en in shown]
     further = [line for line in outcome if line.label.en != " " and line not in scores]
-    if wider:
+    if wider or proven:
         further.append(tensors)
     else:
         yield tensors
     said = (*answer[2:], *notes, *told, *further)
     left = [line for line in said if (line.label.en or by_metric) and line.label != _MIND and line not in asked]
+    left += [line for line in folded if line not in left]
     yield Line(label=Text("rests on", "依据"), text=describe_held_claims(report, WEIGHTIEST, further=len(left)))
     yield from wider
-    if not told:
+    if not told and not proven:
         yield from inside
     yield from scores
     yield from asked

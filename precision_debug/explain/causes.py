@@ -185,7 +185,8 @@ def _name_other_operators(subject: Subject, name: str, evidence: Evidence) -> To
     """Return what two files have otherwise where one computes something else: the operator, or those of a stretch."""
     if told := find_other_operator(subject, name):
         return "files_differ", told
-    return "other_arithmetic", {**evidence, **find_exchanged_operators(subject, name)}
+    exchanged = find_exchanged_operators(subject, name)
+    return ("files_differ", exchanged) if "what" in exchanged else ("other_arithmetic", {**evidence, **exchanged})
 
 
 def _make_case(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Case | None:

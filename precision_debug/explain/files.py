@@ -20,7 +20,7 @@ from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .introduced import Alone
-from .operator_facts import find_converted_type
+from .operator_facts import find_converted_type, find_longer_stretches
 from .operators import MOVE, plain_type
 from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -102,12 +102,11 @@ def _find_folded_operators(subject: Subject, name: str, difference: Evidence, th
     region too: they were folded, and that constant came of it. {} elsewhere."""
     target, there = subject.operators()[1], {*subject.partner.values()}
     region = subject.region_of.get(name, ())
-    mine = [one for one in region if one.name not in (name, *there) and _acts(one.op_type)]
-    gone = target is not None and any(target.operator(one.name) is None for one in mine)
-    if not gone or difference["what"] != say("a_constant"):
+    mine = [one.name for one in region if one.name not in (name, *there) and _acts(one.op_type)]
+    if target is None or all(map(target.operator, mine)) or difference["what"] != say("a_constant"):
         return {}
-    form = "+".join(meta.op_type for meta in region)
-    return {"what": say("an_operator"), "name": name, "base": form, "target": theirs.op_type}
+    base, held = find_longer_stretches(subject, name) or ("+".join(meta.op_type for meta in region), theirs.op_type)
+    return {"what": say("an_operator"), "name": name, "base": base, "target": held}
 
 
 def _find_left_out(subject: Subject, case: Case) -> Evidence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = [
     "find_exchanged_operators",
     "find_inherited_error",
     "find_largest_input",
+    "find_longer_stretches",
     "find_weights_in_few_bits",
     "is_finer",
     "is_quantised",
@@ -103,24 +105,64 @@ _FEW_TYPES = 3
 def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     """Return the types of the operators that two files' stretches between the same compared tensors do not share, in
     execution order, without those that both begin or end with; {} where the types are the same, or where an engine
-    wrote them anew. Where they are the same in another order, how many."""
-    row = subject.row_of.get(name)
-    if row is None or subject.two_frameworks or not subject.two_files:
+    wrote them anew. Where they are the same in another order, how many, or the number that one of them is told
+    otherwise."""
+    mine, theirs = _list_own_stretches(subject, name)
+    ours, others = ([one.op_type for one in side] for side in (mine, theirs))
+    if not ours and not others:
         return {}
-    between = collect_stretch(subject.targets, row.target_name, subject.partner)
-    theirs = [meta for key, meta in subject.targets.items() if key in between]
-    if any(meta.absorbs or meta.own for meta in theirs):
-        return {}
-    ours, others = ([one.op_type for one in side] for side in (operators_of(subject, name), theirs))
-    for end in (-1, 0):
-        while ours and others and ours[end] == others[end]:
-            del ours[end], others[end]
     one_sided = not ours or not others
     if one_sided and all(plain_type(one) in MOVE for one in (*ours, *others)):  # a copy more makes no other numbers
         return {}
     if sorted(ours) == sorted(others):
-        return {"turned": len(ours)}
+        return _find_other_number(subject, mine, theirs) or {"turned": len(ours)}
     return {"ours": _join_types(ours) or say("no_operator"), "theirs": _join_types(others) or say("no_operator")}
+
+
+def find_longer_stretches(subject: Subject, name: str) -> tuple[str, str] | None:
+    """Return what two files' stretches do not share, where the target's has several operators: nothing was folded into
+    one of them. None elsewhere."""
+    row, told = subject.row_of.get(name), find_exchanged_operators(subject, name)
+    if row is None or "ours" not in told:
+        return None
+    between = collect_stretch(subject.targets, row.target_name, subject.partner).values()
+    several = sum(plain_type(meta.op_type) not in MOVE for meta in between) > 1
+    return (told["ours"], told["theirs"]) if several else None
+
+
+def _list_own_stretches(subject: Subject, name: str) -> tuple[list[TensorMeta], list[TensorMeta]]:
+    """Return both files' operators between the same compared tensors, without those that both begin or end with."""
+    row = subject.row_of.get(name)
+    if row is None or subject.two_frameworks or not subject.two_files:
+        return [], []
+    between = collect_stretch(subject.targets, row.target_name, subject.partner)
+    ours, theirs = [*operators_of(subject, name)], [meta for key, meta in subject.targets.items() if key in between]
+    if any(meta.absorbs or meta.own for meta in theirs):
+        return [], []
+    for end in (-1, 0):
+        while ours and theirs and ours[end].op_type == theirs[end].op_type:
+            del ours[end], theirs[end]
+    return ours, theirs
+
+
+def _find_other_number(subject: Subject, ours: list[TensorMeta], theirs: list[TensorMeta]) -> dict[str, Any]:
+    """Return the first attribute, a divisor say, that operators of one type are told otherwise; {} where there is none.
+    Each stands for the next of its type."""
+    baseline, target = subject.operators()
+    left = list(theirs)
+    for meta in ours:
+        there = next((one for one in left if one.op_type == meta.op_type), None)
+        if there is None or target is None:
+            continue
+        left.remove(there)
+        pair = baseline.operator(meta.name), target.operator(there.name)
+        first, second = (one.attributes if one is not None else {} for one in pair)
+        for key in sorted(first.keys() & second.keys()):
+            b, t = first[key], second[key]
+            if isinstance(b, int | float) and isinstance(t, int | float) and not math.isclose(b, t, rel_tol=2e-3):
+                told = f"{key} ({meta.op_type} {meta.name})"
+                return {"what": say("an_attribute"), "name": told, "base": str(b), "target": str(t)}
+    return {}
 
 
 def _join_types(types: list[str]) -> str:

@@ -31,6 +31,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 _OWN_PADDING = frozenset({"MaxPool", "AveragePool", "LpPool"})
 """Their own pads are not numbers: a Pad by 0 that is taken into them gives other results at the border."""
+_OTHER_SHAPES = frozenset({"DepthToSpace", "Reshape", "SpaceToDepth", "Squeeze", "Unsqueeze"})
 _NOT_COMPARED = frozenset({"momentum", "spatial"})
 
 
@@ -86,11 +87,30 @@ class PairedGraph:
         name = maker.input[0] if maker is not None and maker.op_type == "Cast" else name
         return self.constants.get(name) if name else None
 
-    def norm_after(self, node: Any) -> Any:
-        """Return the BatchNormalization that alone reads a convolution, or None."""
+    def norm_after(self, node: Any, other: PairedGraph | None = None) -> Any:
+        """Return the BatchNormalization that alone reads a convolution, or None. other: a graph that no longer has it,
+        neither by its name nor by its statistics."""
         readers = self.readers.get(node.output[0], [])
         alone = len(readers) == 1 and readers[0].op_type == "BatchNormalization"
-        return readers[0] if alone and readers[0].input[0] == node.output[0] else None
+        norm = readers[0] if alone and readers[0].input[0] == node.output[0] else None
+        return None if norm is not None and other is not None and other._holds(self, norm) else norm
+
+    def _holds(self, theirs: PairedGraph, norm: Any) -> bool:
+        """Return whether another file's BatchNormalization stands here too, wherever that is."""
+        variance = theirs.value(norm, 4)
+        for node in self.nodes:
+            if node.op_type == "BatchNormalization":
+                own = self.value(node, 4)
+                if node.output[0] == norm.output[0] or (
+                    own is not None and variance is not None and np.array_equal(own, variance)
+                ):
+                    return True
+        return False
+
+    def is_cut_before(self, node: Any) -> bool:
+        """Return whether what a node reads was cut or joined into another shape right before it."""
+        maker = self.by_output.get(node.input[0]) if node.input else None
+        return maker is not None and maker.op_type in _OTHER_SHAPES
 
     def pad_before(self, node: Any) -> list[int] | None:
         """Return what a Pad by constants adds to a window's own pads, begins then ends; None where no Pad comes before
@@ -112,12 +132,14 @@ class PairedGraph:
             there = other.by_output.get(node.output[0]) if node.output else None
             if node.op_type in weighted:
                 ours, theirs = weighted[node.op_type]
-                norm = self.norm_after(node)
+                norm = self.norm_after(node, other)
                 there = other.by_output.get(norm.output[0]) if norm is not None else there
                 if there is None or there.op_type != node.op_type:
                     shapes = [self.constants.shape(one.input[1]) for one in ours]
                     same = shapes == [other.constants.shape(one.input[1]) for one in theirs]
                     there = theirs[_find_place(ours, node)] if same and _find_place(ours, node) is not None else None  # type: ignore[index]
+                    if there is not None and self.is_cut_before(node) != other.is_cut_before(there):
+                        continue  # holes of a filter may stand in how its input is cut, as TensorFlow writes them
             if there is not None and there.op_type == node.op_type and there.domain == node.domain:
                 yield node, there
 
@@ -150,7 +172,7 @@ def _compare_nodes(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any
             one, two = _with_pad(ours, mine, one), _with_pad(theirs, other, two)
         if one is not None and two is not None and one != two and not _close(one, two):
             yield say("proven_attribute", what=key, base=str(one), target=str(two), op=kind, name=name)
-    norm = ours.norm_after(mine) if mine.op_type in ("Conv", "ConvTranspose") else None
+    norm = ours.norm_after(mine, theirs) if mine.op_type in ("Conv", "ConvTranspose") else None
     if norm is not None and theirs.norm_after(other) is None:
         yield from _compare_folded_norm(ours, mine, norm, theirs, other)
         return

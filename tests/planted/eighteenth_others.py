@@ -79,9 +79,15 @@ def bias_that_both_of_two_shards_add(w: Weights) -> None:
     w["transformer.h.0.mlp.c_proj.bias"] *= 2
 
 
-@folder_of("a scale between values and what follows", "healthy", model="llama")
+_VALUES = _rows("0", "self_attn.v_proj")
+
+
+# Labelled healthy at first, as the logits are; the cache is an output, too, and a reader of it gets other numbers.
+@folder_of("a scale between values and what follows", "language", _VALUES, "files_differ", model="llama",
+           extra=_VALUES + " " + _rows("1", "self_attn.v_proj"), facts=[r"4 times"])  # fmt: skip
 def values_four_times_as_large_before_a_quarter(w: Weights) -> None:
-    """Values are four times as large and the projection behind attention a quarter: the logits are the same."""
+    """Values are four times as large and the projection behind attention a quarter: the logits are the same, and the
+    values in the cache are not."""
     for n in range(2):
         w[f"model.layers.{n}.self_attn.v_proj.weight"] *= 4
         w[f"model.layers.{n}.self_attn.o_proj.weight"] /= 4

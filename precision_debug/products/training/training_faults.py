@@ -62,8 +62,8 @@ _BY_PLAN = 3
 """Changes between steps, as far apart as each other, from which on the loop makes them by plan."""
 
 _GRAVE = {
-    "broken": 6, "changed": 5, "state": 5, "rate": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3, "still": 3,
-    "stopped": 3, "tiny": 2, "update": 2,
+    "broken": 6, "changed": 5, "state": 5, "rate": 5, "uphill": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3,
+    "still": 3, "stopped": 3, "tiny": 2, "update": 2,
 }  # fmt: skip
 
 
@@ -77,7 +77,8 @@ class Departure:
     of value, where the model's update was ``usual``; "tiny": the model's updates over its parameters are value;
     "clipped": the total norm times ``usual``, the loss scale, is always value; "kept": gradients are added to those of
     the step before, and the norm of all is value, where it was ``usual``; "rate": the learning rate is value, and was
-    usual at most; "update": the same of the model's update over its parameters; "changed": it was changed by value of
+    usual at most; "uphill": it is value, below 0; "update": the same of the model's update over its parameters;
+    "changed": it was changed by value of
     its size before the step, outside of the optimiser's steps, and "state": what the optimiser keeps of it was, 1 where
     that is gone; "undecayed": of its elements ``usual`` is not changed by a decay of value.
     parameters: how many have it."""
@@ -183,10 +184,17 @@ def _does_stay_small(here: Sequence[StepNumbers], name: str, bound: float) -> bo
 
 
 def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
-    """Return a learning rate, or an update that neither it nor the gradients explain, far beyond each one before."""
+    """Return a learning rate below 0, or one, or an update that neither it nor the gradients explain, far beyond each
+    one before."""
+    now = steps[place]
+    below = {name: one.rate for name, one in now.parameters.items() if one.rate is not None and one.rate < 0}
+    if below:  # no optimiser takes one, so that a schedule made it
+        name = min(below, key=lambda one: below[one])
+        return Departure(
+            step=now.step, parameter=name, what="uphill", value=below[name], usual=0.0, parameters=len(below)
+        )
     if place < _FEW:
         return None
-    now = steps[place]
     rates = _find_highest_rates(steps[:place])
     jumped = {
         name: one.rate for name, one in now.parameters.items()

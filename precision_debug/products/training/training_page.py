@@ -218,6 +218,12 @@ def _describe_run_departure(found: Departure) -> Text | None:
             f" {affected}.",
             f"第 {found.step} 步学习率跳到 {value}，此前最高为 {usual}{affected_zh}。",
         )
+    if found.what == "uphill":
+        return Text(
+            f"From step {found.step} on the learning rate is {value}: each update goes up the gradient {affected}."
+            " Keep the schedule from going below 0.",
+            f"自第 {found.step} 步起学习率为 {value}：每次更新都沿梯度上升{affected_zh}。请使学习率计划不低于 0。",
+        )
     if found.what == "update":
         return Text(
             f"At step {found.step} the update jumps to {value} of the parameters, where {usual} was the most before,"
