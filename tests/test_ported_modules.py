@@ -61,18 +61,21 @@ def test_whole_numbers_of_two_programs_lose_no_precision(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "ours", "theirs"),
+    ("name", "ours", "theirs", "at"),
     [
-        ("transducer_joined_by_relu", "aten.tanh", "aten.relu"),
-        ("norm_of_the_whole_picture", "aten.permute+aten.native_layer_norm+aten.permute", "aten.native_group_norm"),
+        ("transducer_joined_by_relu", "aten.tanh", "aten.relu", "tanh"),
+        ("norm_of_the_whole_picture", "aten.permute+aten.native_layer_norm+aten.permute", "aten.native_group_norm",
+         "layer_norm"),
     ],
 )  # fmt: skip
-def test_what_a_stretch_has_in_place_of_the_other_s_is_told(name: str, ours: str, theirs: str, tmp_path: Path) -> None:
-    """What both end with (a view; a GELU and a convolution) is not among them."""
+def test_what_a_stretch_has_in_place_of_the_other_s_is_told(
+    name: str, ours: str, theirs: str, at: str, tmp_path: Path
+) -> None:
+    """What both end with (a view; a GELU and a convolution) is not among them; where it stands is told."""
     report, first = first_culprit(name, tmp_path)
     assert first.cause == "other_arithmetic"
-    assert (first.evidence["ours"], first.evidence["theirs"]) == (ours, theirs)
-    assert f"{theirs} where the baseline has {ours}" in report.to_dict()["summary"]["culprits"][0]["sentence"]
+    assert (first.evidence["ours"], first.evidence["theirs"], first.evidence["at"]) == (ours, theirs, at)
+    assert f"{theirs} where the baseline has {ours} (`{at}`)" in report.to_dict()["summary"]["culprits"][0]["sentence"]
 
 
 def test_the_same_operators_in_another_order_are_told_so(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     """Return the types of the operators that two files' stretches between the same compared tensors do not share, in
     execution order, without those that both begin or end with; {} where the types are the same, or where an engine
     wrote them anew. Where they are the same in another order, how many, or the number that one of them is told
-    otherwise."""
+    otherwise. at: the first of them, the target's where the baseline has none."""
     mine, theirs = _list_own_stretches(subject, name)
     ours, others = ([one.op_type for one in side] for side in (mine, theirs))
     if not ours and not others:
@@ -116,7 +116,9 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
         return {}
     if sorted(ours) == sorted(others):
         return _find_other_number(subject, mine, theirs) or {"turned": len(ours)}
-    return {"ours": _join_types(ours) or say("no_operator"), "theirs": _join_types(others) or say("no_operator")}
+    at = next((one for one in mine or theirs if plain_type(one.op_type) not in MOVE), (mine or theirs)[0])
+    named = [_join_types(side) or say("no_operator") for side in (ours, others)]
+    return {"ours": named[0], "theirs": named[1], "at": at.name}
 
 
 def find_longer_stretches(subject: Subject, name: str) -> tuple[str, str] | None:

@@ -667,10 +667,11 @@ CAUSES: Mapping[str, Cause] = {
         do="Compare what both sides compute here.", do_zh="对照两侧在此处的运算。",
         evidence={
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
+            "at": _TEXT,
         },
         instead={"ours": Wording(
-            "the target computes something else: {theirs} where the baseline has {ours}",
-            "目标的计算不同：基线为 {ours} 之处，目标为 {theirs}",
+            "the target computes something else: {theirs} where the baseline has {ours} (`{at}`)",
+            "目标的计算不同：基线为 {ours} 之处，目标为 {theirs}（`{at}`）",
         ), "turned": Wording(
             "the target computes something else: the same {turned} {turned:operator|operators} in another order",
             "目标的计算不同：{turned} 个同类算子的顺序不同",
@@ -685,8 +686,7 @@ CAUSES: Mapping[str, Cause] = {
     "found_by_repair": Cause(
         gradient="below",
         en="found by its repair", zh="由修复得出",
-        do="Keep these operators in higher precision.",
-        do_zh="将这些算子保留为更高精度。",
+        do="Keep these operators in higher precision.", do_zh="将这些算子保留为更高精度。",
         why=Wording(
             "with {kept} in FP32 on the engine {after} of the error of {before} is left; why it loses so much was not"
             " found, because the errors of the operators do not add up",

@@ -62,7 +62,7 @@ def state_held_over_a_step() -> Any:
     return _states(True)
 
 
-_HELD = names("mul", "sub", "div", "exp", "unsqueeze", most=6)
+_HELD = names("mul", "sub", "div", "exp", "unsqueeze", "stack", most=6)  # a stretch is called by its last row
 
 
 @case("state-spaces/mamba#19", "port", PORT, _HELD, OTHER, "state_held_over_a_step", extra=_HELD)
@@ -91,7 +91,10 @@ def norm_of_each_pixel() -> Any:
     return _normed("pixel")
 
 
-_GROUP = names("n", "n/group_norm", "group_norm", "n/native_group_norm", "layer_norm", "native_layer_norm", "permute")
+_GROUP = names(
+    "n", "n/group_norm", "group_norm", "n/native_group_norm", "layer_norm", "native_layer_norm", "permute",
+    "b/convolution",  # the stretch's last row
+)  # fmt: skip
 
 
 @case("GroupNorm(1, C) for ConvNeXt", "port", PORT, _GROUP, OTHER, "norm_of_each_pixel", extra=_GROUP,
@@ -734,7 +737,8 @@ _TABLE = " ".join(f"{front}{part}" for front in ("gradient/table.weight", "backw
                                                  "backward/linear", "backward/table", "backward/table/embedding",
                                                  "linear", "backward/linear/mm", "backward/mm", "backward/add",
                                                  "backward/linear/t", "backward/table/embedding_dense_backward",
-                                                 "backward/table.weight/add", "backward/linear/transpose")
+                                                 "backward/table.weight/add", "backward/linear/transpose",
+                                                 "backward/table/embedding/add")
                   for part in ("", "#1", "#2", "#3"))  # fmt: skip
 
 
