@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ import onnxruntime
 from planted.onnx_faults import Graph, tokens
 
 import precision_debug
-from precision_debug.errors import ModelError, NothingToQuantise, UsageError
+from precision_debug.errors import BackendUnavailable, ModelError, NothingToQuantise, UsageError
 from precision_debug.reasons import as_reason
 from precision_debug.records import ModelFiles, SessionSpec
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(4, 8)).astype(np.float32)
+IN_4_BITS = pytest.param("ort_int4", marks=pytest.mark.skipif(
+    not find_spec("onnx_ir"), reason="ONNX Runtime's own quantiser of 4 bits needs onnx_ir"))  # fmt: skip
 
 
 @pytest.fixture
@@ -144,7 +147,7 @@ def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("mode", ["ort_int8", "ort_int8_dynamic", "ort_int4"])
+@pytest.mark.parametrize("mode", ["ort_int8", "ort_int8_dynamic", IN_4_BITS])
 @pytest.mark.parametrize("options", [{}, {"pre_process": True}], ids=str)
 def test_a_set_that_is_run_again_is_not_quantised_again(
     mode: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -324,7 +327,7 @@ def test_weights_in_constant_nodes_are_quantised_as_they_stand(tmp_path: Path) -
     np.testing.assert_array_equal(onnxruntime.InferenceSession(str(kept)).run(None, feeds)[0], stock)
 
 
-@pytest.mark.parametrize("mode", ["ort_int4", "ort_int8_dynamic"])
+@pytest.mark.parametrize("mode", [IN_4_BITS, "ort_int8_dynamic"])
 def test_what_a_refused_mode_could_be_asked_otherwise_it_has(mode: str, tmp_path: Path) -> None:
     """Of 4 bits there are no op_types."""
     from precision_debug_onnxruntime import OnnxRuntimeBackend
@@ -339,3 +342,17 @@ def test_what_a_refused_mode_could_be_asked_otherwise_it_has(mode: str, tmp_path
     with pytest.raises(NothingToQuantise) as caught:
         OnnxRuntimeBackend().open(spec, [{"x": np.ones((2, 4), np.float32)}])
     assert ("op_types" in str(caught.value)) == (mode != "ort_int4")
+
+
+def test_the_package_that_the_quantiser_of_4_bits_lacks_is_named(
+    product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = "onnxruntime.quantization.matmul_nbits_quantizer"
+    found = find_spec(tool)
+    if found is None or "onnx_ir" not in Path(str(found.origin)).read_text(encoding="utf-8"):
+        pytest.skip("this ONNX Runtime's quantiser of 4 bits does without")
+    monkeypatch.delitem(sys.modules, tool, raising=False)
+    monkeypatch.setitem(sys.modules, "onnx_ir", None)
+    with pytest.raises(BackendUnavailable) as raised:
+        precision_debug.compare(product, run_mode="ort_int4", inputs={"x": X, "k": np.float32(2)}, explain="off")
+    assert raised.value.hint == "pip install onnx_ir"

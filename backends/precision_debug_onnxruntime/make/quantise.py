@@ -522,9 +522,11 @@ def _quantise_to_4_bits(path: Path, result: Path, options: Mapping[str, Any], ex
     try:
         tool = import_lean("onnxruntime.quantization.matmul_nbits_quantizer")
     except ImportError as error:
+        # it needs onnx_ir, which no package of ONNX Runtime brings
+        missing = (error.name or "onnxruntime").partition(".")[0]
         raise BackendUnavailable(
             f"onnxruntime.quantization.matmul_nbits_quantizer cannot be imported ({error})",
-            hint="pip install 'onnxruntime>=1.22'",
+            hint=f"pip install {missing}" if missing != "onnxruntime" else "pip install 'onnxruntime>=1.22'",
         ) from error
     made = tool.MatMulNBitsQuantizer(
         onnx.load(str(path)), bits=4, block_size=setting(options, "block_size"),
