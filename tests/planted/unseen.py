@@ -156,7 +156,9 @@ def _judge(case: Unseen) -> Said:
             said.right["who"] = not names
         if case.says:
             said.right["says"] = case.says.lower() in (printed + json.dumps(report["summary"])).lower()
-        said.right["same"] = not (apart := _apart(folder, report, printed))
+        # where the user's metric holds, the screen leaves whoever makes the error to the report
+        shown = not ("--metric" in case.options and status == 0)
+        said.right["same"] = not (apart := _apart(folder, report, printed, shown=shown))
         said.text += apart
         kept = report.get("to_keep") or {}
         if said.right["who"] and names and case.who and case.fix and found[0]["cause"] != "files_differ":
@@ -170,8 +172,9 @@ def _judge(case: Unseen) -> Said:
         return said
 
 
-def _apart(folder: Path, report: Mapping[str, Any], printed: str) -> str:
-    """Where the formats do not say the same of the culprits and the verdict; "" where they do."""
+def _apart(folder: Path, report: Mapping[str, Any], printed: str, *, shown: bool = True) -> str:
+    """Where the formats do not say the same of the culprits and the verdict; "" where they do. shown: on the screen,
+    too, whoever is named."""
     import zipfile
     from html import unescape
 
@@ -179,9 +182,10 @@ def _apart(folder: Path, report: Mapping[str, Any], printed: str) -> str:
         sheets = unescape("".join(book.read(name).decode() for name in book.namelist() if name.endswith(".xml")))
     page = unescape(re.sub("</?(code|wbr|b)>", "", (folder / "r.html").read_text()))
     texts = {"html": " ".join(page.split()), "xlsx": sheets, "terminal": " ".join(printed.split())}
-    wanted = [one["sentence"] for one in report["summary"]["culprits"][:1]] + [report["summary"]["verdict"]]
+    named, verdict = [one["sentence"] for one in report["summary"]["culprits"][:1]], report["summary"]["verdict"]
     return "".join(
-        f"; {where} does not say '{want}'" for where, text in texts.items() for want in wanted
+        f"; {where} does not say '{want}'" for where, text in texts.items()
+        for want in (*(named if shown or where != "terminal" else []), verdict)
         if want.lower() not in text.lower() and want.lower().replace("`", "") not in text.lower().replace("`", "")
     )  # fmt: skip
 
