@@ -117,10 +117,13 @@ def test_the_comparisons_own_calibration_serves_the_sets_that_are_tried(
     """NNCF takes longest of all on a real model: it quantises what is compared, and what is offered as it is pasted."""
     nncf = pytest.importorskip("nncf", reason="nncf is not installed")
     calls, quantize = [], nncf.quantize
-    monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(0) or quantize(*given, **named))
+    monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(named) or quantize(*given, **named))
     kept, _, _ = kept_in(in_int8(tmp_path, 2, brought_back=False))
     assert kept.runs > 1
-    assert len(calls) in {2, 3}  # one that comes to something else where it is calibrated anew is run once more
+    remedies = [named for named in calls if "advanced_parameters" in named]  # where this processor's sums saturate
+    assert len(remedies) <= 1
+    # one that comes to something else where it is calibrated anew is run once more
+    assert len(calls) - len(remedies) in {2, 3}
 
 
 def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(once: Callable[..., Report]) -> None:
