@@ -85,7 +85,7 @@ class OpenVinoKeep:
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
         config |= setting(self.spec.options, "config")
         scope = []
-        fixes = (str(setting(self.spec.options, "overflow_fix")),)
+        fix = str(setting(self.spec.options, "overflow_fix"))
         if self.recipe.quantise:
             scope = [
                 Handed(
@@ -93,7 +93,7 @@ class OpenVinoKeep:
                     text=_QUANTISES.format(
                         model=str(Path(self.spec.model.model_file).absolute()), made=str(path),
                         preset=str(setting(self.spec.options, "preset")).upper(),
-                        more="".join(f"\n    {format_overflow_fix(fix)}," for fix in fixes if fix),
+                        more=f"\n    {format_overflow_fix(fix)}," if fix else "",
                         names=list(
                             dict.fromkeys([*find_excluded(self._model[0], names),
                             *list_constant_lookups(read_model(self.spec))])

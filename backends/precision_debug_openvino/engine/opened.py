@@ -88,7 +88,7 @@ class Opened:
 
     inner, names: tensors that the plain engine does not show, and what they are listed as. build: compiles with some of
     them shown beside those that the plain engine shows, by taps that call the switch or, True, as further results.
-    given: where the taps of the first one stand.
+    given: where the taps of the first one stand. _first: that one, and what it showed the first time.
     """
 
     graph: Graph
@@ -155,18 +155,21 @@ class Opened:
         except BackendError:
             return
         same = run.find_same(outputs, self._surroundings(plain), self.maker.ranges)
-        self._first = built, self._first[1] if self._first is not None else frozenset(same)
+        if self._first is None:
+            self._first = built, frozenset(same)
         yield from ((key, run.seen.found[key]) for key in self.inner if key in same & self._first[1])
 
     def _search(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
         """All at once, by taps and as results; then one of each stretch at a time, without those that change something,
         and then without their type of operator; of these every other, as results."""
         around = self._surroundings(plain)
-        first = (self._first[1], {*self._first[0].taps}) if self._first is not None else (frozenset(), {*self.inner})
-        every = [key for key in self.inner if around[key].behind and key not in first[0] and key in first[1]]
+        tapped, shown = ({*self.inner}, frozenset[Key]())
+        if self._first is not None:
+            tapped, shown = {*self._first[0].taps}, self._first[1]
+        every = [key for key in self.inner if around[key].behind and key in tapped and key not in shown]
         waiting = [(every, False, 0), (every, True, 0)]
         left, alone = dict.fromkeys(every), False
-        most = _MOST // 2 if first[0] else _MOST
+        most = _MOST // 2 if shown else _MOST
         for _ in range(max(_LEAST, min(most, _WORK // max(1, len(self.graph.values))))):
             waiting = [one for one in waiting if not left.keys().isdisjoint(one[0])]
             if not waiting and not alone:

@@ -184,8 +184,8 @@ def _does_stay_small(here: Sequence[StepNumbers], name: str, bound: float) -> bo
 
 
 def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
-    """Return a learning rate below 0, or one, or an update that neither it nor the gradients explain, far beyond each
-    one before."""
+    """Return a learning rate below 0; else a rate far beyond each one before, or such an update that neither the rate
+    nor the gradients explain."""
     now = steps[place]
     below = {name: one.rate for name, one in now.parameters.items() if one.rate is not None and one.rate < 0}
     if below:  # no optimiser takes one, so that a schedule made it
