@@ -15,12 +15,12 @@ import approval
 import forks
 import outcomes
 import pytest
-from forks import pytest_runtestloop
+from forks import pytest_runtestloop, pytest_terminal_summary
 from hypothesis import HealthCheck, settings
 from outcomes import pytest_runtest_setup
 from warm import EveryWarm, fixed, serving, shared
 
-__all__ = ["pytest_runtest_setup", "pytest_runtestloop"]
+__all__ = ["pytest_runtest_setup", "pytest_runtestloop", "pytest_terminal_summary"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHARED = pytest.StashKey[str]()

@@ -3,10 +3,13 @@
 Each of xdist's workers imports every framework and collects every test; forks have that already. Who has no work takes
 the next file, so that fixtures of a module are made once; where none is left, half of what another has left of its own,
 unless its tests have the mark ``in_order``. A fork that dies fails the test that it ran, and another goes on behind it.
+Where a signal ended it, one more fork runs that test alone and its outcome counts: a process with threads was forked,
+which no test can help. Where each thread stood is told at the end in any case, and a second such test fails as it is.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import gc
 import mmap
@@ -22,6 +25,7 @@ import warnings
 from bisect import bisect
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import pytest
@@ -29,7 +33,10 @@ from warm import ENGINES, import_all, shared
 
 from precision_debug.numbers.cores import count_available_cores
 
-__all__ = ["pytest_addoption", "pytest_runtestloop"]
+__all__ = ["pytest_addoption", "pytest_runtestloop", "pytest_terminal_summary"]
+
+
+_STACKS = "stacks of a crash"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +61,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for test, how in getattr(config, "crashed", ()):
+        terminalreporter.section(f"{test} was run again")
+        terminalreporter.write_line(how)
+
+
 def _import_late() -> None:
     """What many tests would import, each fork anew, of the frameworks that tests have imported by now."""
     with warnings.catch_warnings():
@@ -72,6 +85,7 @@ class _Forks:
         self._base = factory.getbasetemp()
         self._number = 0
         self._listening = selectors.DefaultSelector()
+        session.config.crashed = self._crashed = []  # type: ignore[attr-defined]
 
     def run(self, count: int) -> None:
         """Until all have ended. Raises Interrupted and Failed as a run without forks does."""
@@ -92,11 +106,20 @@ class _Forks:
                     if key.data.ended():
                         self._listening.unregister(key.fileobj)
                         if key.data.died():
-                            self._work.give_back(key.data.worker, key.data.runs)
-                            self._fork(key.data.worker)
+                            self._go_on_behind(key.data)
         finally:
             for key in list(self._listening.get_map().values()):
                 key.data.kill()
+
+    def _go_on_behind(self, dead: _Fork) -> None:
+        if dead.alone < 0:
+            self._work.give_back(dead.worker, dead.runs)
+            self._fork(dead.worker)
+        if dead.status < 0 and not self._crashed:
+            self._crashed.append((self._session.items[dead.runs].nodeid, dead.tell_how()))
+            self._fork(dead.worker, alone=dead.runs)
+        else:
+            dead.fail()
 
     def _look_whether_to_go_on(self) -> None:
         if self._session.shouldfail:
@@ -104,9 +127,11 @@ class _Forks:
         if self._session.shouldstop:
             raise self._session.Interrupted(self._session.shouldstop)
 
-    def _fork(self, worker: int) -> None:
+    def _fork(self, worker: int, *, alone: int = -1) -> None:
+        """alone: the place of the one test to run, in place of the worker's own."""
         hears, tells = os.pipe()
         self._number += 1
+        base = self._base / f"fork{self._number}"
         self._session.config.get_terminal_writer().flush()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy's threads are there; what forks in them it looks after itself
@@ -115,16 +140,17 @@ class _Forks:
             os.close(hears)
             for key in list(self._listening.get_map().values()):
                 os.close(key.fd)
-            self._become(tells, worker)
+            self._become(tells, worker, base, alone)
         os.close(tells)
-        self._listening.register(hears, selectors.EVENT_READ, _Fork(self._session, pid, hears, worker))
+        fork = _Fork(self._session, pid, hears, worker, alone=alone, stacks=base / _STACKS)
+        self._listening.register(hears, selectors.EVENT_READ, fork)
 
-    def _become(self, tells: int, worker: int) -> NoReturn:
+    def _become(self, tells: int, worker: int, base: Path, alone: int) -> NoReturn:
         status, config = 1, self._session.config
         capturing = config.pluginmanager.getplugin("capturemanager")
         try:
-            base = self._base / f"fork{self._number}"
             base.mkdir()
+            faulthandler.enable((base / _STACKS).open("w"))
             config._tmp_path_factory._basetemp = base  # type: ignore[attr-defined]
             config.workerinput = {"warm": self._folder, "workerid": base.name}  # type: ignore[attr-defined]
             capturing.stop_global_capturing()  # into files that all forks share
@@ -132,9 +158,9 @@ class _Forks:
             for name in ("terminalreporter", "outcomes of this run"):
                 config.pluginmanager.unregister(name=name)
             config.pluginmanager.register(teller := _Teller(config, tells), "tells of a fork")
-            items, place = self._session.items, self._work.take(worker)
+            items, place = self._session.items, self._work.take(worker) if alone < 0 else alone
             while place is not None:
-                following = self._work.take(worker)
+                following = self._work.take(worker) if alone < 0 else None
                 teller.tell("begun", place)
                 config.hook.pytest_runtest_protocol(
                     item=items[place], nextitem=None if following is None else items[following]
@@ -219,9 +245,12 @@ class _Teller:
 class _Fork:
     """In the process that has forked it: which test it runs, and what it has told."""
 
-    def __init__(self, session: pytest.Session, pid: int, hears: int, worker: int) -> None:
+    def __init__(
+        self, session: pytest.Session, pid: int, hears: int, worker: int, *, alone: int, stacks: Path
+    ) -> None:
         self._session, self._pid, self._hears, self.worker = session, pid, hears, worker
-        self._text, self._open, self._status = b"", True, 0
+        self.alone, self._stacks = alone, stacks
+        self._text, self._open, self.status = b"", True, 0
         self.runs = -1
 
     def hear(self) -> None:
@@ -239,22 +268,26 @@ class _Fork:
                 ))  # fmt: skip
         if not more:
             os.close(self._hears)
-            self._open, self._status = False, os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            self._open, self.status = False, os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def ended(self) -> bool:
         return not self._open
 
     def died(self) -> bool:
-        """Whether it did not come to its end; the test that it died in fails."""
-        if not self._status:
-            return False
-        if self.runs < 0:
-            raise RuntimeError(f"a fork ended with status {self._status} before its first test")
+        """Whether it did not come to its end. Raises RuntimeError where it had not begun a test."""
+        if self.status and self.runs < 0:
+            raise RuntimeError(f"a fork ended with status {self.status} before its first test")
+        return self.status != 0
+
+    def tell_how(self) -> str:
+        """Return its status, and where each thread stood."""
+        stacks = self._stacks.read_text(encoding="utf-8", errors="replace") if self._stacks.exists() else ""
+        return f"the fork that ran it ended with status {self.status}\n{stacks}".rstrip()
+
+    def fail(self) -> None:
+        """Let the test that it died in fail."""
         item = self._session.items[self.runs]
-        self._log(pytest.TestReport(
-            item.nodeid, item.location, {}, "failed", f"the fork that ran it ended with status {self._status}", "call",
-        ))  # fmt: skip
-        return True
+        self._log(pytest.TestReport(item.nodeid, item.location, {}, "failed", self.tell_how(), "call"))
 
     def kill(self) -> None:
         """At once."""

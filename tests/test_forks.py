@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from warm import run_python
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,3 +126,45 @@ def test_what_goes_on_from_one_another_stays_with_one_fork(tmp_path: Path) -> No
                       f"pythonpath={ROOT / 'tests'} {ROOT}", str(tmp_path), cwd=tmp_path)  # fmt: skip
     assert "6 passed" in done.stdout, done.stdout + done.stderr
     assert len(set((tmp_path / "pids").read_text(encoding="utf-8").split())) == 1
+
+
+_CRASHES = r"""
+import os
+import signal
+from pathlib import Path
+import pytest
+
+def crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+@pytest.mark.parametrize("number", range(8))
+def test_crashes(number):
+    ran = Path(__file__).with_name(f"ran{number}")
+    times = len(ran.read_text()) if ran.exists() else 0
+    ran.write_text("." * (times + 1))
+    if number in CRASHING and times < CRASHING[number]:
+        crash()
+"""
+
+
+@pytest.mark.parametrize(
+    ("crashing", "became"),
+    [({3: 1}, "8 passed"), ({3: 2}, "1 failed, 7 passed"), ({3: 1, 5: 1}, "1 failed, 7 passed")],
+    ids=["once", "each time", "two tests"],
+)
+def test_a_test_that_a_signal_ended_runs_once_more_and_that_is_told(
+    tmp_path: Path, crashing: dict[int, int], became: str
+) -> None:
+    (tmp_path / "test_crash.py").write_text(_CRASHES.replace("CRASHING", repr(crashing)), encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        "from forks import pytest_addoption, pytest_runtestloop, pytest_terminal_summary\n", encoding="utf-8"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    done = run_python("-m", "pytest", "-q", "--forks", "2", "-p", "no:cacheprovider", "-o",
+                      f"pythonpath={ROOT / 'tests'} {ROOT}", str(tmp_path), cwd=tmp_path)  # fmt: skip
+    assert became in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("was run again") == 1
+    assert "ended with status -11" in done.stdout
+    assert "in crash" in done.stdout
+    runs = [len((tmp_path / f"ran{number}").read_text(encoding="utf-8")) for number in range(8)]
+    assert sorted(runs) == [1] * 7 + [2]
