@@ -16,8 +16,8 @@ import precision_debug
 from precision_debug.explain.decisions import compare_choices
 from precision_debug.protocols import Executed
 from precision_debug.report.blame import sentence_of
+from precision_debug.report.fix import describe_option
 from precision_debug.report.model import Report
-from precision_debug.report.tried import describe_option
 from precision_debug.search.fix import ToKeep
 
 F = np.float32

@@ -26,11 +26,10 @@ from precision_debug.events import Stage
 from precision_debug.protocols import Executed
 from precision_debug.records import Culprit, ModelFiles, RunSpec, TensorMeta
 from precision_debug.report.blame import blame
-from precision_debug.report.fix import fix_sentences
+from precision_debug.report.fix import describe_tried, fix_sentences
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT, PASTE, search_command
-from precision_debug.report.tried import describe_tried
 from precision_debug.run import fixes, trials
 from precision_debug.run.criterion import Sample
 from precision_debug.run.fix_finder import FixFinder

@@ -16,7 +16,7 @@ from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.records import Culprit, Explanation
-from precision_debug.report.tried import describe_option
+from precision_debug.report.fix import describe_option
 from precision_debug.run import fixes, pipeline
 from precision_debug.run.pasted import Pasted, as_pasted, is_open
 from precision_debug.search.fix import ToKeep

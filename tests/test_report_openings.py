@@ -16,9 +16,9 @@ from precision_debug.protocols import Executed
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Overlap, Row, Status, Tolerance
 from precision_debug.report.blame import blame, describe_culprit, describe_expectation
+from precision_debug.report.fix import describe_tried
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Report, Verdict
-from precision_debug.report.tried import describe_tried
 from precision_debug.search.fix import ToKeep
 
 HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}

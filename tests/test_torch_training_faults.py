@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
+from precision_debug.report.fix import _describe_nothing_found as tried_words
 from precision_debug.report.lead import lead_sentences
-from precision_debug.report.tried import _describe_nothing_found as tried_words
 from precision_debug.search.fix import ToKeep
 
 

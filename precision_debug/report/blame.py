@@ -16,10 +16,10 @@ from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
 from ..search.fix import ToKeep
+from .fix import UNITS
 from .model import Report, Verdict, count_coverage
 from .next_step import suggest_for_culprits, suggest_for_diffuse
 from .sections import Cell, Section, plain_cell
-from .tried import UNITS
 from .values import has_numbers, is_newly_broken
 from .words import count, format_count, format_figure, format_percent, reason_text, recognise, wording_text
 

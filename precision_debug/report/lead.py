@@ -19,10 +19,9 @@ from .blame import (
     shared_error_sentence,
 )
 from .decisions import decision_sentence
-from .fix import fix_sentences
+from .fix import describe_tried, fix_sentences
 from .model import Report, Verdict
 from .sections import repeat_sentences
-from .tried import describe_tried
 from .values import is_newly_broken
 from .words import count, explain_reason, format_count, format_figure, format_percent, were
 

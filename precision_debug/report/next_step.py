@@ -9,9 +9,9 @@ from ..explain import is_mended, is_of_many
 from ..reasons import Text, same
 from ..reasons.causes import CAUSES
 from ..search.fix import ToKeep
+from .fix import OF_THE_ENGINE, describe_other_fix, describe_tried
 from .model import Report
 from .sections import Cell, plain_cell
-from .tried import OF_THE_ENGINE, describe_other_fix, describe_tried
 from .words import explain_reason
 
 __all__ = [

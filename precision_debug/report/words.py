@@ -20,6 +20,7 @@ __all__ = [
     "code_text",
     "count",
     "explain_reason",
+    "fill_text",
     "fit_width",
     "format_count",
     "format_duration",
@@ -29,6 +30,7 @@ __all__ = [
     "format_sufficient",
     "generalise",
     "is_whole",
+    "join_texts",
     "measure_text_width",
     "reason_text",
     "recognise",
@@ -70,6 +72,36 @@ def wording_text(known: Wording, args: Mapping[str, Plain], lang: str) -> str | 
 def explain_reason(reason: str) -> Text:
     """Return a reason in both languages."""
     return Text(str(reason), reason_text(reason, "zh"))
+
+
+def fill_text(en: str, zh: str, /, **values: Text | str | float | Sequence[str] | None) -> Text:
+    """Return a text from templates in both languages (see ``Wording``).
+
+    A value is written as people read it: a count with thousands apart, an error (None: it is not finite) with four
+    digits, several names with what stands between them in that language."""
+    texts = []
+    for template, language in ((en, "en"), (zh, "zh")):
+        words = {name: _write_value(value, language) for name, value in values.items()}
+        texts.append(fill_template(template, words, _BETWEEN[language], str))
+    return Text(*texts)
+
+
+def _write_value(value: Text | str | float | Sequence[str] | None, language: str) -> Plain:
+    if isinstance(value, Text):
+        return value.of(language)
+    if isinstance(value, (str, type(None))):
+        return _NOT_FINITE.of(language) if value is None else value
+    if isinstance(value, (int, float)):
+        return count(value) if isinstance(value, int) else format_figure(value)
+    return tuple(value)
+
+
+_NOT_FINITE = Text("NaN or Inf", "NaN 或 Inf")
+
+
+def join_texts(*parts: Text) -> Text:
+    """Return texts one behind the other, in each language."""
+    return Text("".join(part.en for part in parts), "".join(part.zh for part in parts))
 
 
 def generalise(reason: str) -> Text:

@@ -19,8 +19,8 @@ from ...safety.untrusted import refuse_special
 from ...search.fix import STATES
 from ..blame import describe_culprit, named_culprits
 from ..doubts import decides, describe_doubt, describe_held_claims
+from ..fix import describe_tried
 from ..model import FORMAT_VERSION, Report
-from ..tried import describe_tried
 
 __all__ = ["compute_digest", "from_dict", "load", "read_file_state", "to_dict", "write"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ....reasons import Text
+from ...fix import describe_tried
 from ...lead import LEFT_OVER, MORE
 from ...model import Report
 from ...next_step import FIX, NEXT, PASTE, PROGRAM
 from ...sections import Cell, Section
 from ...summary import Summary
-from ...tried import describe_tried
 from ...values import are_shares_of_broken
 from ...words import format_percent
 from .text import both_languages, escape_html, format_sentence
