@@ -16,7 +16,6 @@ OPEN: dict[str, str] = {
     "mel_beside_a_pitch_ort_int8": "a part of which a quarter is told, beside one 400 times as large, passes",
     "attention_written_out_in_bfloat16_torch_bf16": "attention that leaves a softcap out is called too coarse",
     "expert_chosen_by_four_bits_ort_int4": "a tenth of a router's decisions passes where 4 bits turn as many",
-    "gated_by_a_steeper_swish_cpu_opt": "two products of one name are taken for each other",
     "accuracy_that_eight_bits_keep_ort_int8": "whoever the metric does not feel is named in the report",
     "norm_that_came_behind_its_relu_ort_fp32": "the reader is named before what changed places",
 }

@@ -38,6 +38,7 @@ WAYS: Mapping[str, str] = {
     "fingerprint": "数值指纹",
     "the same values": "数值相同",
     "graph neighbours": "图中相邻张量",
+    "graph neighbours, and nearer than what has its name": "图中相邻张量，且比同名张量更接近",
     "graph neighbours, and the same values": "图中相邻张量，且数值相同",
     "graph neighbours, and the same values in most places": "图中相邻张量，且大多数位置数值相同",
     "graph neighbours: with the baseline's value in its place what follows agrees":

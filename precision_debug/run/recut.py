@@ -14,6 +14,7 @@ from ..explain.moved import pair_parameters
 from ..numbers.arrays import as_array
 from ..pairing.align import Alignment
 from ..pairing.recut import Cut, Joined, Listing, Part, Recut, find_padding, find_recut, may_be_recut
+from ..pairing.renumbered import Numbered, find_renumbered
 from ..pairing.reordered import Order, find_reordered, list_orders
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
 from ..reasons.ways import way
@@ -36,6 +37,7 @@ def recut_sides(base: OpenSide, target: OpenSide, alignment: Alignment, feeds: t
     pairs = {name: pair.base.name for name, pair in alignment.pairs.items()}
     found = _find_cuts(base, target, pairs, feeds)
     found = _add_reordered(found, base, target, pairs, feeds)
+    found = _add_renumbered(found, base, target, pairs, feeds)
     for side, cuts in ((base, found.base), (target, found.target)):
         if cuts:
             follows = side is target
@@ -123,6 +125,29 @@ def _add_reordered(
     return dataclasses.replace(
         found, target=(*found.target, *shown), pairs={**found.pairs, **told}, constants=moved.constants
     )
+
+
+def _add_renumbered(
+    found: Recut, base: OpenSide, target: OpenSide, pairs: Mapping[str, str], feeds: tuple[Feeds, Feeds]
+) -> Recut:
+    """Return the pairs, with those of tensors that only their operator's number is the name of."""
+    cut = {source for one in (*found.base, *found.target) for source in _sources_of(one)}
+    sides = [[meta for meta in side.tensors if not meta.phase and meta.name not in cut] for side in (base, target)]
+    numbered = Numbered(sides[0], sides[1], pairs)
+    if not numbered.groups:
+        return found
+    try:
+        values = [
+            _hold(side, fed, [meta for group in numbered.groups for meta in group[place]], "fViub")
+            for place, (side, fed) in enumerate(zip((base, target), feeds, strict=True))
+        ]
+    except PrecisionDebugError:  # whatever it is, the comparison's own run says it
+        return found
+    told = {
+        name: (one, way("graph neighbours, and nearer than what has its name"))
+        for name, one in find_renumbered(numbered, *values).items()
+    }
+    return dataclasses.replace(found, pairs={**told, **found.pairs})
 
 
 def _sources_of(cut: Joined | Part) -> tuple[str, ...]:
