@@ -1,10 +1,10 @@
 """Judgement on cases that the rules never saw, as a user has them: ``python tests/planted/unseen.py [BATCH] [WORD …]``.
 
-Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
-culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
-repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth, fourteenth, fifteenth,
-sixteenth, seventeenth, eighteenth, nineteenth, where, again, or all.
+Each case is one command with its default settings, in a process of its own (in tests, a fork: tests/warm.py). Judged
+are the exit status, the first culprit, its cause, whoever else is accused, whether the culprits of a narrow type,
+kept in FP32 as the report says, repair the output, and whether sentence, HTML, workbook and JSON tell the same.
+``BATCH``: first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth,
+fourteenth, fifteenth, sixteenth, seventeenth, eighteenth, nineteenth, where, again, or all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import importlib
 import json
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +27,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import warm
 
 from precision_debug import registry
 
@@ -104,7 +105,7 @@ def command(case: Unseen, folder: Path, outputs: Sequence[str], extra: Sequence[
     """Run it as a user does."""
     with _MAKING:
         model, base, feeds = case.make(folder)
-    words = [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--run_mode", case.mode]
+    words = ["--model_file", str(model), "--run_mode", case.mode]
     if base is not None:
         words += ["--baseline_model", str(base), "--baseline", case.baseline or case.mode]
     elif case.baseline:
@@ -116,7 +117,7 @@ def command(case: Unseen, folder: Path, outputs: Sequence[str], extra: Sequence[
     for name, value in labelled.items():
         words += ["--option", f"{name}={value}"] if not any(name in word for word in case.options) else []
     words += [*case.options, *(word for output in outputs for word in ("--output", str(folder / output))), *extra]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    done = warm.command(*words, timeout=600)
     return done.returncode, done.stdout + done.stderr
 
 
