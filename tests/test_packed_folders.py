@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import precision_debug
+from precision_debug import events
 from precision_debug.cli import main
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.run.journal import read_events
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -256,6 +258,13 @@ def test_a_search_finds_the_module_that_halves_the_kl(tmp_path: Path, capsys: py
     assert status == 0
     assert f'ignore=["{worse}", "lm_head"]' in said
     assert f'modules_to_not_convert=["{worse}", "lm_head"]' in said
+    told = [
+        [*read_events(path, events.Explained, events.TokenEffectsFound)]
+        for path in (tmp_path / "s.search").glob("comparison-*.jsonl")
+    ]
+    assert len(told) > 1
+    # who moves a token is measured for the comparison that is shown; sets are ranked by operators
+    assert sorted(len(one) for one in told) == [1] * (len(told) - 1) + [2]
 
 
 def test_a_set_that_just_misses_the_half_on_other_tokens_is_made_larger(tmp_path: Path) -> None:

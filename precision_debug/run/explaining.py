@@ -465,11 +465,12 @@ def _explain_sample(
     except explain.NOT_LOOKED_AT as error:
         detail = str(error) if isinstance(error, PrecisionDebugError) else f"{type(error).__name__}: {error}"
         work.note(say("decisions_not_looked_at", detail=detail))
-    explain_one = functools.partial(
-        explain.explain, level=spec.explain, folder=work.folder,
-        on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
-        on_tokens=lambda effects: journal.write(events.TokenEffectsFound(effects=effects)),
-    )  # fmt: skip
+    explain_one = functools.partial(explain.explain, level=spec.explain, folder=work.folder)
+    if work.shown:
+        explain_one = functools.partial(
+            explain_one, on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+            on_tokens=lambda effects: journal.write(events.TokenEffectsFound(effects=effects)),
+        )  # fmt: skip
     explanation, found = explain_one(subject if decided is None else decided.before)
     if decided is not None and decided.clear and explanation.state == "healthy":
         explanation, found = explain_one(subject)  # of right scores: whoever decides may be who is wrong

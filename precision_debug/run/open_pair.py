@@ -127,8 +127,9 @@ class Comparing:
     """What a comparison needs.
 
     folder: an existing one for temporary files. stored: waits until the inputs are kept, and raises its errors. parts:
-    of many samples, the parts to compare, one at a time; None: all of them. fixes: try what mends the target. answers,
-    saved: what evaluates and keeps the outputs; a comparison that is begun again has new ones."""
+    of many samples, the parts to compare, one at a time; None: all of them. fixes: try what mends the target. shown:
+    somebody reads the report. answers, saved: what evaluates and keeps the outputs; a comparison that is begun again
+    has new ones."""
 
     spec: RunSpec
     baseline: Opening
@@ -140,6 +141,7 @@ class Comparing:
     repetition: Repetition
     parts: Iterable[list[int]] | None = None
     fixes: bool = True
+    shown: bool = True
     answers: Answers = field(init=False)
     saved: SavedOutputs | None = field(init=False)
 

@@ -38,13 +38,14 @@ __all__ = ["execute"]
 
 def execute(
     spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: RunPlan | None = None,
-    parts: Iterable[list[int]] | None = None, fixes: bool = True,
+    parts: Iterable[list[int]] | None = None, fixes: bool = True, shown: bool = True,
 ) -> None:  # fmt: skip
     """Run a command and tell the journal.
 
     folder: an existing folder for temporary files and ``inputs``. feeds: arrays that the caller has already, in place
     of ``spec.inputs``. plan: both sides, where the caller has their models in memory. parts: of many samples, the parts
-    to compare, one at a time (see ``_run_parts``). fixes: what mends the culprits is tried. Raises
+    to compare, one at a time (see ``_run_parts``). fixes: what mends the culprits is tried. shown: somebody
+    reads the report; otherwise what decides nothing (portraits, who moves a token) is not measured. Raises
     PrecisionDebugError; what was finished before is in the journal.
     """
     begun = time.monotonic()
@@ -64,7 +65,7 @@ def execute(
             again = Repetition(spec, plan.target, feed_set, journal, folder)
             work = Comparing(
                 spec=spec, baseline=plan.baseline, target=plan.target, feed_set=feed_set, journal=journal,
-                folder=folder, stored=stored, parts=parts, fixes=fixes, repetition=again,
+                folder=folder, stored=stored, parts=parts, fixes=fixes, shown=shown, repetition=again,
             )  # fmt: skip
             try:
                 _compare_either_way(work)
@@ -162,5 +163,6 @@ def _compare_once_more(
     with tempfile.TemporaryDirectory(dir=work.folder) as room:
         path = Path(room, "journal.jsonl")
         with Journal(path) as journal:
-            execute(one, journal, folder=Path(room), feeds=[work.feeds(sample)[0]], plan=plan, fixes=False)
+            feeds = [work.feeds(sample)[0]]
+            execute(one, journal, folder=Path(room), feeds=feeds, plan=plan, fixes=False, shown=False)
         return read_pasted(path)

@@ -22,15 +22,16 @@ from .evaluations import BEGIN_ANEW, Evaluations
 __all__ = ["Ranker", "compare_once"]
 
 
-def compare_once(spec: RunSpec, path: Path, room: Path) -> Report:
+def compare_once(spec: RunSpec, path: Path, room: Path, *, shown: bool = True) -> Report:
     """Return a comparison; of an earlier search its journal, in ``path``. room: a folder for temporary files.
+    shown: see ``pipeline.execute``.
 
     Raises PrecisionDebugError."""
     if not path.exists():
         room.mkdir(exist_ok=True)
         fresh = room / path.name  # which goes with the run's folder, however that ends
         with Journal(fresh) as journal:
-            pipeline.execute(spec, journal, folder=room, fixes=False)
+            pipeline.execute(spec, journal, folder=room, fixes=False, shown=shown)
         shutil.move(fresh, path)
     return report_of_journal(path, hint=BEGIN_ANEW)
 
@@ -75,6 +76,6 @@ class Ranker:
         self.count += not path.exists()
         room = self.folder / f"ranking-{self.mode}-{self.count}"
         try:
-            return compare_once(there, path, room)
+            return compare_once(there, path, room, shown=False)
         finally:
             shutil.rmtree(room, ignore_errors=True)
