@@ -39,14 +39,14 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Files that take longest begin, so that no core waits for the last of them: a worker runs a file at a time. By CPU
 # seconds; those with frameworks are among them, since in the alphabet most of these stand at the end.
 LONGEST = (
-    "test_unseen", "test_packed_folders", "test_torch_replacing", "test_paddle", "test_tokens_transformers",
-    "test_torch_gradients", "test_ranks",
+    "test_unseen", "test_packed_folders", "test_configurations", "test_torch_replacing", "test_search_planted",
+    "test_paddle", "test_tokens_transformers", "test_torch_gradients", "test_ranks", "test_torch_compiled_transformers",
     "test_to_keep", "test_torch_training_threads", "test_attack", "test_supervisor", "test_readme",
     "test_torch_training", "test_claims", "test_explain", "test_search", "test_cli_statuses", "test_port",
     "test_torch_folder", "test_torch", "test_torch_on_device", "test_torch_contract", "test_training_ranks",
     "test_openvino", "test_torch_architectures", "test_products", "test_paddle_step", "test_torch_onnx",
     "test_torch_signature", "test_export_faults", "test_handed_over", "test_torch_keep", "test_iterations",
-    "test_ownership", "test_pytest_plugin", "test_failures_in_chinese", "test_search_planted", "test_metrics_kernel",
+    "test_ownership", "test_pytest_plugin", "test_failures_in_chinese", "test_metrics_kernel",
     "test_explain_edges", "test_tensorrt_keep", "test_causes_of_constants", "test_examples", "test_paddle_contract",
     "test_torch_whole_module", "test_onnxruntime_taps", "test_stopping", "test_without_frameworks", "test_sweep",
     "test_import_path", "test_cli", "test_faulty_pass", "test_paddle_bodies",
