@@ -17,7 +17,6 @@ OPEN: dict[str, str] = {
     "attention_written_out_in_bfloat16_torch_bf16": "attention that leaves a softcap out is called too coarse",
     "expert_chosen_by_four_bits_ort_int4": "a tenth of a router's decisions passes where 4 bits turn as many",
     "accuracy_that_eight_bits_keep_ort_int8": "whoever the metric does not feel is named in the report",
-    "norm_that_came_behind_its_relu_ort_fp32": "the reader is named before what changed places",
 }
 """What is known to be told wrongly, with what is wrong."""
 

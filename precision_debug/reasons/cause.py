@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .reason import Wording, arguments_of
 
-__all__ = ["MEASURED", "Cause", "Kind"]
+__all__ = ["MEASURED", "THINGS", "Cause", "Kind"]
 
 
 class Kind(enum.Enum):
@@ -107,3 +107,44 @@ class Cause:
         known = self.wording(evidence)
         shown = arguments_of(known.en) if known is not None else frozenset()
         return sorted({*wrong, *(evidence.keys() - kinds.keys()), *(shown - evidence.keys())})
+
+
+THINGS: Mapping[str, Wording] = {
+    "a_constant": Wording("constant", "常量"),
+    "an_operator": Wording("operator", "算子"),
+    "an_attribute": Wording("attribute", "属性"),
+    "a_setting": Wording("setting of the configuration", "配置项"),
+    "is_there": Wording("there", "有"),
+    "is_missing": Wording("missing", "无"),
+    "no_operator": Wording("no operator", "无算子"),
+    "axis_and_behind": Wording("{axis} with all axes behind it", "{axis} 及其后的所有轴"),
+    "in_batch": Wording("inside a batch", "位于批次中"),
+    "in_padded": Wording("with padding behind it", "其后有填充"),
+    "an_input": Wording("what is read by", "所读取的张量："),
+    "a_result": Wording("what has the name", "名称所指的张量："),
+    "in_its_place": Wording("{name}, with which it changed places,", "{name}（二者互换了位置）"),
+    "an_order": Wording("the order of operators from", "算子的顺序：自"),
+    "other_channels": Wording("any other", "其他任一个"),
+    "quarter_of_channels": Wording("a quarter of them", "其中四分之一"),
+    "channel": Wording("channel {number}", "通道 {number}"),
+    "token": Wording("token {number}", "第 {number} 个 token"),
+    "sample": Wording("sample {number}", "样本 {number}"),
+    "head": Wording("head {number}", "第 {number} 个注意力头"),
+    "place": Wording("index {number} of axis {axis}", "轴 {axis} 的第 {number} 个"),
+    "read_as": Wording("{name} ({other} in the target's file)", "{name}（目标文件中为 {other}）"),
+    "and_others": Wording(
+        "{name} and {count} other {count:weight|weights} of the module", "{name}（及该模块的另外 {count} 个权重）"
+    ),
+    "all_of_another": Wording("{value}, as the whole of the baseline's {name}", "{value}（整体即基线的 {name}）"),
+    "all_times": Wording("{value} (all {factor:.4g} times the baseline's)", "{value}（均为基线的 {factor:.4g} 倍）"),
+    "in_other_order": Wording(
+        "{value}, where the same numbers are in another order along axis {axis} ({order})",
+        "{value}（同样的数沿轴 {axis} 的次序不同：{order}）",
+    ),
+    "one_of": Wording("{one} of {other}", "{other}的{one}"),
+    "tried_each": Wording("{items:;}", "{items:;}"),
+    "undone_leaves": Wording(
+        "{what}: {undone}, {left} of its own error would be left", "{what}：{undone}，其自身误差仍剩 {left}"
+    ),
+}
+"""What files_differ may be about, and what an outlier channel is beside."""

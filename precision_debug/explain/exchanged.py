@@ -1,0 +1,243 @@
+"""Which two changed places, where the target computes something else: two results, two operands, or operators in a row.
+
+Each is told where the exchange, run in the baseline on its own inputs, makes what the target gave.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..reasons import say
+from ..records import Culprit
+from .criteria import FAR
+from .introduced import Alone
+from .subject import Subject
+from .undo import Case, measure_left_of, run_with
+from .work import Work
+
+__all__ = ["with_exchanged"]
+
+Array = np.ndarray[Any, Any]
+
+_FIRST = 3
+"""Culprits whose operands are exchanged."""
+
+_LONGEST = 8
+"""Operators in a row that are looked at."""
+
+_TRIED = 16
+"""Exchanges of one operator's operands that are run."""
+
+_NEAREST = 4
+"""Tensors of the same operator as an operand that are tried in its place."""
+
+
+def with_exchanged(
+    subject: Subject, alone: Alone, culprits: Sequence[Culprit], work: Work
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """Return the culprits of which no more is known than that the target computes something else with what changed
+    places there; and operators in a row that stand in another order as one, of which what reads them is no other.
+
+    Takes up to 16 runs of the baseline for each of the first. Raises work.Ended."""
+    if not subject.two_files or work.too_large:
+        return tuple(culprits)
+    found = [_find_exchange(subject, alone, one, work) if at < _FIRST else one for at, one in enumerate(culprits)]
+    return tuple(_tell_order(subject, alone, found))
+
+
+def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work) -> Culprit:
+    case = _make_case(subject, alone, culprit.name) if culprit.cause == "other_arithmetic" else None
+    if case is None or culprit.evidence.keys() & {"count", "ours"}:
+        return culprit
+    told = _find_result(case) or _find_operand(case, work)
+    return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
+
+
+def _make_case(subject: Subject, alone: Alone, name: str) -> Case | None:
+    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
+    if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind not in "fV":
+        return None
+    exact, wrong = (np.asarray(one).astype(np.float64) for one in (exact, wrong))
+    return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+
+
+def _most_left(case: Case) -> float:
+    """Return the part of an operator's own error that may be left: what rounding makes. Of several that are tried one
+    may come near by chance, as a swish does to what it is of."""
+    found = case.alone.found.get(case.name)
+    return FAR / found.units if found is not None and found.units else 0.0
+
+
+def _find_result(case: Case) -> dict[str, Any]:
+    """Return another result of the same inputs that the target gives in the place of an operator's own, and whether it
+    gives that one there; {} where there is none."""
+    subject, alone = case.subject, case.alone
+    best, least = "", _most_left(case)
+    for other in _list_of_same_inputs(subject, case.name):
+        exact = alone.exact_of(other)
+        if exact is not None and exact.shape == case.wrong.shape:
+            left = measure_left_of(case, case.wrong - exact + case.exact)
+            if left <= least:
+                best, least = other, left
+    if not best:
+        return {}
+    back = _make_case(subject, alone, best)
+    both = back is not None and measure_left_of(back, back.wrong - case.exact + back.exact) <= _most_left(back)
+    there = say("in_its_place", name=best) if both else best
+    return {"what": say("a_result"), "name": case.name, "base": case.name, "target": there, "left": least}
+
+
+def _find_operand(case: Case, work: Work) -> dict[str, Any]:
+    """Return what an operator reads in the place of one of its operands, by running it so; {} where nothing that was
+    run makes what the target gave."""
+    best, least = dict[str, Any](), _most_left(case)
+    exchanges = [*itertools.islice(_list_exchanges(case), min(_TRIED, work.runs))]
+    values = _read_values(case, {one for changed in exchanges for one in (*changed, *changed.values())})
+    for changed in exchanges:
+        work.go_on()
+        put = {source: values[other] for source, other in changed.items() if _fit(values, source, other)}
+        left = _measure_left(case, put) if len(put) == len(changed) else None
+        if left is not None and left <= least:
+            least = left
+            best = {"base": ", ".join(changed), "target": ", ".join(changed.values())}
+    return {"what": say("an_input"), "name": case.name, **best, "left": least} if best else {}
+
+
+def _list_exchanges(case: Case) -> Iterator[Mapping[str, str]]:
+    """Yield what may be read in the place of what: two operands exchanged, and for one of them another that the same
+    inputs or the same operator make, the nearest first, or that it was made of, for each of them in turn. Operands of a
+    stretch are also those of the operators in it."""
+    subject = case.subject
+    inside = [meta.name for meta in subject.region_of.get(case.name, ()) if meta.name != case.name]
+    sources = (*subject.sources(case.name), *reversed(inside))
+    for one, other in itertools.combinations(sources, 2):
+        if _may_fit(subject, one, other) and not {(one, other), (other, one)} & {*_list_made_of(subject, one, other)}:
+            yield {one: other, other: one}
+    behind, at = subject.descendants(case.name), {name: place for place, name in enumerate(subject.meta_of)}
+    each = []
+    for source in sources:
+        meta = subject.meta_of.get(source)
+        alike = [one.name for one in subject.meta_of.values() if meta is not None and one.op_type == meta.op_type]
+        alike.sort(key=lambda one: abs(at[one] - at[source]))
+        near = (*_list_of_same_inputs(subject, source), *alike[:_NEAREST], *sources, *subject.sources(source))
+        each.append([
+            {source: other} for other in dict.fromkeys(near)
+            if other not in (source, case.name) and other not in behind and _may_fit(subject, source, other)
+        ])  # fmt: skip
+    for turn in itertools.zip_longest(*each):
+        yield from (changed for changed in turn if changed)
+
+
+def _list_made_of(subject: Subject, *names: str) -> Iterator[tuple[str, str]]:
+    """Yield (tensor, one that it is made of, by however many operators) for each of these."""
+    for name in names:
+        waiting, seen = [name], set[str]()
+        while waiting:
+            meta = subject.meta_of.get(waiting.pop())
+            further = [one for one in (meta.inputs if meta is not None else ()) if one not in seen]
+            seen.update(further)
+            waiting += further
+        yield from ((name, one) for one in seen)
+
+
+def _may_fit(subject: Subject, source: str, other: str) -> bool:
+    """Return whether two tensors are of one shape, as far as it is known."""
+    one, two = (subject.meta_of[name].shape if name in subject.meta_of else None for name in (source, other))
+    known = one is not None and two is not None and all(isinstance(size, int) for size in (*one, *two))
+    return not known or one == two
+
+
+def _read_values(case: Case, names: Collection[str]) -> dict[str, Array]:
+    """Return what the operator was given of these tensors, and what the baseline has of those that it did not read."""
+    found = {name: given for name in names if name in case.subject.row_of and (given := case.given(name)) is not None}
+    missing = sorted({*names} - found.keys())
+    return {**(run_with(case, {}, *missing) if missing else {}), **found}
+
+
+def _fit(values: Mapping[str, Array], source: str, other: str) -> bool:
+    return source in values and other in values and values[source].shape == values[other].shape
+
+
+def _list_of_same_inputs(subject: Subject, name: str) -> list[str]:
+    """Return the other tensors that the same ones make."""
+    read = subject.sources(name)
+    return [one for one in subject.row_of if one != name and read and subject.sources(one) == read]
+
+
+def _measure_left(case: Case, values: Mapping[str, Array]) -> float | None:
+    """Return the part of an operator's own error that is left when the baseline's, given these, is taken off."""
+    undone = case.without_error_of(values)
+    if undone is None:
+        got = run_with(case, values).get(case.name)
+        if got is None or got.shape != case.wrong.shape:
+            return None
+        undone = case.wrong - (got - case.exact)
+    return measure_left_of(case, undone)
+
+
+def _tell_order(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> list[Culprit]:
+    """Return the culprits, of operators in a row that stand in another order the first of them, with both orders; those
+    that read the last of the row are no others."""
+    read = {one.name: one for one in culprits if one.evidence.get("what") == say("an_input")}
+    reads = {name: _read_of(subject, name) for name in subject.row_of} if len(read) > 1 else {}
+    for first in read if reads else ():
+        ours, theirs = _find_orders(reads, first)
+        if not ours:
+            continue
+        moved = [name for name in ours if reads[name][0] != reads[name][1]]
+        lefts = [_measure_left_of_place(subject, alone, name) for name in moved]
+        if any(left is None for left in lefts):
+            continue
+        named = {
+            "what": say("an_order"), "name": ours[0], "base": ", ".join(ours), "target": ", ".join(theirs),
+            "left": max(left for left in lefts if left is not None),
+        }  # fmt: skip
+        behind = {name for name in read if name not in ours and reads[name] == (ours[-1], theirs[-1])}
+        others = [one for one in culprits if one.name not in behind and one.name not in ours]
+        return [dataclasses.replace(read[ours[0]], evidence=named), *others]
+    return [*culprits]
+
+
+def _find_orders(reads: Mapping[str, tuple[str, str]], first: str) -> tuple[list[str], list[str]]:
+    """Return the same operators in a row, as the baseline has them from ``first`` on and as the target has them behind
+    what that one reads; nothing where they stand alike. reads: see ``_read_of``."""
+    rows: list[list[str]] = [[], []]
+    for side, row in enumerate(rows):
+        last = reads[first][0]
+        while last and len(row) < _LONGEST:
+            further = [one for one, read in reads.items() if one not in row and read[side] == last]
+            if len(further) > 1:  # beside what the row goes on with, others read it, on both sides
+                further = [one for one in further if reads[one][0] != reads[one][1]]
+            if len(further) != 1:
+                break
+            last = further[0]
+            row.append(last)
+    ours, theirs = rows
+    for count in range(2, min(map(len, rows)) + 1):
+        if {*ours[:count]} == {*theirs[:count]} and ours[:count] != theirs[:count]:
+            return ours[:count], theirs[:count]
+    return [], []
+
+
+def _read_of(subject: Subject, name: str) -> tuple[str, str]:
+    """Return the only tensor that an operator reads on each side, by the baseline's names; "" where there are
+    several."""
+    there = subject.targets.get(subject.row_of[name].target_name)
+    both = subject.sources(name), [subject.partner.get(one, "") for one in there.inputs] if there is not None else []
+    mine, theirs = (one[0] if len(one) == 1 else "" for one in both)
+    return mine, theirs
+
+
+def _measure_left_of_place(subject: Subject, alone: Alone, name: str) -> float | None:
+    """Return the part of an operator's error that is left when the baseline's reads what the target's does; None where
+    that is more than rounding."""
+    case = _make_case(subject, alone, name)
+    mine, theirs = _read_of(subject, name)
+    given = case.given(theirs) if case is not None and mine and theirs else None
+    left = None if case is None or given is None else _measure_left(case, {mine: given})
+    return left if case is not None and left is not None and left <= _most_left(case) else None
