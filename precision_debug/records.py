@@ -384,9 +384,9 @@ class Operator:
 
     attributes: as plain values; and the constants that it reads, by name, in the order of its inputs, as numpy arrays.
     stored: those of them that the file holds as integers; narrowed: the type of those that it stores as narrower floats
-    and casts where they are read, by name. reads: the tensors that it reads besides, where a file says
-    so. scales: scale and zero point of those of its tensors that are integers, or become them, by name, where the file
-    has them. inside: the first tensor of who has it in a body, or ""."""
+    and casts where they are read, by name. reads: the tensors that it reads besides, and inputs: all that it reads in
+    their order, where a file says so. scales: scale and zero point of those of its tensors that are integers, or become
+    them, by name, where the file has them. inside: the first tensor of who has it in a body, or ""."""
 
     op_type: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -394,6 +394,7 @@ class Operator:
     stored: Mapping[str, Stored] = field(default_factory=dict)
     narrowed: Mapping[str, str] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
     scales: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     inside: str = ""
 

@@ -341,12 +341,24 @@ def net():
 """
 
 
-@pytest.mark.parametrize(("noise", "draws"), [("torch.randn_like(h)", True), ("torch.ones_like(h)", False)])
+@pytest.mark.parametrize(("noise", "draws"), [
+    ("torch.randn_like(h)", True), ("torch.ones_like(h)", False),
+    ("torch.randn(4, 8, generator=torch.Generator().manual_seed(5))", False),
+    ("torch.empty(4, 8).uniform_(generator=torch.Generator().manual_seed(5))", False),
+])  # fmt: skip
 def test_a_module_that_draws_numbers_is_not_identical_by_one_seed(tmp_path: Path, noise: str, draws: bool) -> None:
     pytest.importorskip("torch", reason="needs torch")
     (tmp_path / "m.py").write_text(MODULE.format(noise=noise))
     report = compare(f"{tmp_path / 'm.py'}:net", run_mode="torch_fp32", baseline="torch_fp32", explain="off")
     assert (report.exit_status, "draws_numbers" in {one.code for one in report.doubts}) == (int(draws), draws)
+
+
+def test_a_generator_that_a_module_keeps_goes_on_in_the_next_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    module = MODULE.format(noise="torch.randn(4, 8, generator=KEPT)")
+    (tmp_path / "m.py").write_text(f"{module}\nKEPT = torch.Generator()\n")
+    report = compare(f"{tmp_path / 'm.py'}:net", run_mode="torch_fp32", baseline="torch_fp32", explain="off")
+    assert report.exit_status == 1
 
 
 def logged(count: int, norm: float = 1.0) -> tuple[StepNumbers, ...]:

@@ -325,6 +325,13 @@ def test_what_rounds_to_the_lowest_step_is_not_cut_off_there() -> None:
     assert (cut["limit"], cut["largest"]) == (pytest.approx(12.75), 755.0)
 
 
+def test_no_range_ends_short_of_nought() -> None:
+    """All that one word of constants moved beyond the upper end is 1.27: no lower end, which 0 lies above."""
+    exact = np.linspace(-1.4, 1.2, 64)
+    assert _find_saturation(exact, np.full(64, 1.27)) == {}
+    assert _find_saturation(exact - 1.5, np.zeros(64))["limit"] == 0
+
+
 def test_rounding_of_which_a_later_operator_makes_infinity_is_told_as_that(tmp_path: Path) -> None:
     """-log(-log p) of a p of 0.9999, which is 1 in float16: nothing is amplified 5 times, it is infinite."""
     g = Graph(seed=3)

@@ -319,6 +319,31 @@ def test_an_attribute_of_a_file_is_told_as_its_author_wrote_it(tmp_path: Path) -
     assert [(one.args["base"], one.args["target"]) for one in told] == [("1e-06", "1e-05")]
 
 
+@pytest.mark.parametrize(
+    ("op", "domain", "key", "said", "default"),
+    [("LeakyRelu", "", "alpha", 0.2, "0.01"), ("HardSigmoid", "", "beta", 0.25, "0.5"),
+     ("QuickGelu", "com.microsoft", "alpha", 1.0, "1.702"),
+     ("SkipLayerNormalization", "com.microsoft", "epsilon", 1e-3, "1e-12"), ("Unheard", "of.nobody", "alpha", 0.5, "")],
+)  # fmt: skip
+def test_what_a_file_leaves_out_is_what_its_operator_says(
+    op: str, domain: str, key: str, said: float, default: str, tmp_path: Path
+) -> None:
+    constants = {"g": np.ones(8, np.float32)} if op.startswith("Skip") else {}
+    inputs = ["x", "x", "g"] if constants else ["x"]
+    files = [_saved(tmp_path, [helper.make_node(op, inputs, ["y"], domain=domain, **how)], constants, name)
+             for name, how in (("first", {key: said}), ("second", {}))]  # fmt: skip
+    told = [one.args["target"] for one in prove_differences(*map(read_model, files)) if one.code == "proven_attribute"]
+    assert told == ([default] if default else [])
+
+
+def test_an_axis_from_either_end_may_be_one_and_the_same(tmp_path: Path) -> None:
+    def softmax(name: str, axis: int) -> Any:
+        return read_model(_saved(tmp_path, [helper.make_node("Softmax", ["x"], ["y"], axis=axis)], {}, name))
+
+    assert prove_differences(softmax("first", 1), softmax("last", -1)) == []
+    assert [one.code for one in prove_differences(softmax("first", 1), softmax("third", 2))] == ["proven_attribute"]
+
+
 def test_weights_in_constant_nodes_that_a_file_holds_in_float16(tmp_path: Path) -> None:
     """As Paddle's converter writes them: they are told by who reads them, rounded ones by nobody, never as lists."""
 

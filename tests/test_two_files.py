@@ -15,6 +15,7 @@ from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 from planted.fifteenth_onnx import CASES as SMOOTHED
 from planted.fourteenth_onnx import CASES
+from planted.nineteenth_onnx import CASES as CONVERTED
 from planted.onnx_faults import Graph
 from planted.sixteenth_onnx import CASES as LOST
 
@@ -99,6 +100,41 @@ def test_what_two_files_do_not_share_is_told_whoever_runs_them(fault: str, tmp_p
     )  # fmt: skip
     assert report.explanation is not None
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [(who, "files_differ")]
+
+
+@pytest.mark.parametrize(
+    ("op", "reads"), [("Sub", ["one", "x"]), ("Div", ["one", "x"]), ("Where", ["keep", "one", "x"])]
+)
+def test_a_constant_on_the_other_side_of_an_operator_is_told(op: str, reads: list[str], tmp_path: Path) -> None:
+    weights = {"one": np.full(8, 1.5, np.float32), "keep": np.arange(8) % 3 == 0, "w": np.eye(8, dtype=np.float32)}
+    weights = {name: one for name, one in weights.items() if name in {*reads, "w"}}
+    for name, read in (("first", reads), ("second", [*reads[:-2], *reads[-2:][::-1]])):
+        nodes = [helper.make_node(op, read, ["e"]), helper.make_node("MatMul", ["e", "w"], ["y"])]
+        values = [onnx_models.value("x", [6, 8])], [onnx_models.value("y")]
+        onnx.save(onnx_models.model(nodes, *values, weights), tmp_path / f"{name}.onnx")
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", baseline_model=str(tmp_path / "first.onnx"), run_mode="ort_fp32", baseline="ort_fp32",
+        inputs={"x": np.random.default_rng(0).uniform(1, 2, size=(6, 8)).astype(np.float32)},
+    )  # fmt: skip
+    assert report.explanation is not None
+    found = report.explanation.culprits[0]
+    assert (found.name, found.cause) == ("e", "files_differ")
+    assert (found.evidence["base"].split(", ")[-2:], found.evidence["target"].split(", ")[-2:]) == (
+        reads[-2:], reads[-2:][::-1])  # fmt: skip
+
+
+def test_a_constant_inside_a_region_that_an_engine_fused_is_told_of_its_own_file(tmp_path: Path) -> None:
+    """OpenVINO takes convolution and Relu as one, and calls neither as ONNX does."""
+    pytest.importorskip("openvino")
+    case = next(one for one in CONVERTED if one.name == "ir_of_an_earlier_body")
+    target, base, feeds = case.make(tmp_path)
+    report = precision_debug.compare(
+        target, baseline_model=str(base), run_mode="ov_opt", baseline="ort_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    found = report.explanation.culprits[0]
+    assert (found.name, found.cause) == ("r2", "files_differ")
+    assert "body" in str(found.evidence["name"])
 
 
 def two_convolutions(pads: list[int], *, bias: bool = True) -> onnx.ModelProto:

@@ -20,7 +20,7 @@ from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .introduced import Alone
-from .operator_facts import find_converted_type, find_longer_stretches
+from .operator_facts import compare_places, find_converted_type, find_longer_stretches
 from .operators import MOVE, plain_type
 from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -63,8 +63,9 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         mine = held[0] if held else _operator_behind_casts(baseline, meta.name, theirs) if copy else plain
         if mine is None or theirs is None:
             continue
-        # inside a fused region equal names do not tell that the operators are the same
-        if row is not None or (mine.op_type == theirs.op_type and _is_same_place(subject, meta, name, held)):
+        # inside a fused region equal names do not tell that the operators are the same; frameworks call them otherwise
+        alike = subject.two_frameworks or mine.op_type == theirs.op_type
+        if row is not None or (alike and _is_same_place(subject, meta, name, held)):
             parts.append((meta, None if copy and not held else row, held, mine, theirs))
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
@@ -705,7 +706,7 @@ def _compare_operators(
             what = {"what": say("a_constant"), "name": _name_constant(key, other)}
             return turned or {**what, "base": f"shape {list(b.shape)}", "target": f"shape {list(t.shape)}"}
         pairs.append(_Pair(key=key, base=b, other=other, target=t))
-    return _exchange_constants(case, pairs)
+    return _exchange_constants(case, pairs) or compare_places(mine, theirs, name)
 
 
 def _find_transposition(key: str, b: Array, t: Array) -> Evidence:

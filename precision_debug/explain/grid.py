@@ -146,6 +146,7 @@ def _find_saturation(exact: Array, wrong: Array) -> Evidence:
         wrong
     )  # what is nearer to the last number that occurs is rounded to it, wherever the range ends
     above, below = (exact > top + half) & (wrong == top), (exact < bottom - half) & (wrong == bottom)
+    above, below = above & (top >= 0), below & (bottom <= 0)  # a zero point is one of the integers: 0 lies in the range
     beyond = above | below
     if above.any() and below.any() and top == bottom:
         return {}  # all are one number in their middle, which is no end

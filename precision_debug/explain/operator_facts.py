@@ -11,13 +11,14 @@ import numpy as np
 
 from ..numbers.born import compute_finite_l2
 from ..reasons import say
-from ..records import TensorMeta
+from ..records import Operator, TensorMeta
 from .operators import CANCEL, MOVE, SELECT, SUM_UP, plain_type
 from .subject import Subject, collect_stretch
 from .units import unit_of
 
 __all__ = [
     "WIDE",
+    "compare_places",
     "constants_of",
     "count_terms",
     "describe_born",
@@ -274,6 +275,20 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
         operator = subject.operators()[0].operator(meta.name)
         found |= {} if operator is None else {key: np.asarray(value) for key, value in operator.parameters.items()}
     return found
+
+
+def compare_places(mine: Operator, theirs: Operator, name: str) -> dict[str, Any]:
+    """That one constant stands in another place among what an operator reads, as in 1 - x and x - 1; {} where that is
+    not so, or is not known."""
+    places = [[read in one.parameters for read in one.inputs] for one in (mine, theirs)]
+    if places[0] == places[1] or not all(places) or mine.op_type in _ANY_ORDER or sum(places[0]) != sum(places[1]):
+        return {}
+    base, target = (", ".join(filter(None, one.inputs)) for one in (mine, theirs))
+    return {"what": say("an_input"), "name": name, "base": base, "target": target}
+
+
+_ANY_ORDER = frozenset({"Add", "And", "Equal", "Max", "Mean", "Min", "Mul", "Or", "Sum", "Xor"})
+"""Operators to which it is all the same which of their inputs comes first."""
 
 
 def find_weights_in_few_bits(subject: Subject, name: str) -> dict[str, tuple[Array, Array]]:

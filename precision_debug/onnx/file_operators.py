@@ -106,6 +106,7 @@ class FileOperators:
         inside = next((self._owners[name] for name in node.output if name in self._owners), "")
         return Operator(
             op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads,
+            inputs=tuple(node.input),
             narrowed={name: array.dtype.name for name, array in narrowed.items()},
             scales={**self._read_scales(node), **self._read_scales_behind(node)}, inside=inside,
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from .constants import Constants
 from .graph import iterate_scopes, read_attribute
 from .model import Model
 from .removed_activations import find_wrongly_removed
-from .types import shortest_float
+from .types import default_of, shortest_float
 
 __all__ = ["PairedGraph", "pair_graphs", "prove_differences"]
 
@@ -25,10 +25,11 @@ _MOST = 8
 _SHOWN = 16
 """Numbers of a constant that a sentence shows."""
 
-_DEFAULTS: Mapping[str, Any] = {
-    "alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, "group": 1, "ceil_mode": 0, "count_include_pad": 0,
-    "auto_pad": b"NOTSET", "storage_order": 0, "keepdims": 1, "epsilon": 1e-5, "momentum": 0.9, "training_mode": 0,
-}  # fmt: skip
+_LEFT_OUT = frozenset({
+    "alpha", "auto_pad", "beta", "ceil_mode", "count_include_pad", "epsilon", "group", "keepdims", "storage_order",
+    "training_mode", "transA", "transB",
+})  # fmt: skip
+"""Attributes that many a file leaves out: they are what the operator's own standard says of them."""
 _OWN_PADDING = frozenset({"MaxPool", "AveragePool", "LpPool"})
 """Their own pads are not numbers: a Pad by 0 that is taken into them gives other results at the border."""
 _OTHER_SHAPES = frozenset({"DepthToSpace", "Reshape", "SpaceToDepth", "Squeeze", "Unsqueeze"})
@@ -73,6 +74,7 @@ class PairedGraph:
 
     def __init__(self, model: Model, graph: Any, outer: Constants | None = None) -> None:
         self.graph, self.nodes = graph, list(graph.node)
+        self.opsets = {one.domain if one.domain != "ai.onnx" else "": one.version for one in model.proto.opset_import}
         self.constants = Constants(model, graph, outer)
         self.by_output = {node.output[0]: node for node in self.nodes if node.output}
         self.readers: dict[str, list[Any]] = {}
@@ -106,6 +108,14 @@ class PairedGraph:
                 ):
                     return True
         return False
+
+    def read(self, node: Any, key: str, other: Any) -> Any:
+        """Return an attribute as a plain value, also where the node leaves it out and another node says it."""
+        if key in ("pads", "strides", "dilations"):
+            default: Any = _default_of_length(key, node, other)
+        else:
+            default = default_of(node, key, self.opsets.get(node.domain, 1)) if key in _LEFT_OUT else None
+        return _to_plain_value(read_attribute(node, key, default))
 
     def is_cut_before(self, node: Any) -> bool:
         """Return whether what a node reads was cut or joined into another shape right before it."""
@@ -161,16 +171,11 @@ def _compare_nodes(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any
     if any(folded) and None in folded and kind in _OWN_PADDING:
         yield say("proven_pad_in_pool", op=kind, name=name)
     for key in sorted(keys - _NOT_COMPARED):
-        default = _DEFAULTS.get(key)
-        if key in ("pads", "strides", "dilations"):
-            default = _default_of_length(key, mine, other)
-        one, two = (
-            _to_plain_value(read_attribute(mine, key, default)),
-            _to_plain_value(read_attribute(other, key, default)),
-        )
+        one, two = ours.read(mine, key, other), theirs.read(other, key, mine)
         if key == "pads":
             one, two = _with_pad(ours, mine, one), _with_pad(theirs, other, two)
-        if one is not None and two is not None and one != two and not _close(one, two):
+        unlike = one is not None and two is not None and one != two and not _close(one, two)
+        if unlike and not _may_mean_one(key, one, two):
             yield say("proven_attribute", what=key, base=str(one), target=str(two), op=kind, name=name)
     norm = ours.norm_after(mine, theirs) if mine.op_type in ("Conv", "ConvTranspose") else None
     if norm is not None and theirs.norm_after(other) is None:
@@ -223,6 +228,14 @@ def _to_plain_value(value: Any) -> Any:
         return None
     items = [shortest_float(item) if isinstance(item, float) else item for item in items]
     return items if all(isinstance(item, (int, float, str)) for item in items) else None
+
+
+def _may_mean_one(key: str, one: Any, two: Any) -> bool:
+    """Return whether two axes may be the same one, counted from either end: how many there are is not in the file."""
+    if key not in ("axis", "axes"):
+        return False
+    first, second = (list(value) if isinstance(value, list) else [value] for value in (one, two))
+    return len(first) == len(second) and all(a == b or (a < 0) != (b < 0) for a, b in zip(first, second, strict=True))
 
 
 def _close(one: Any, two: Any) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
-    "FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "shorten_floats", "shortest_float", "with_defaults",
+    "FLATTENS", "default_of", "dtype_name", "elem_of", "numpy_dtype", "says_nothing", "shorten_floats",
+    "shortest_float", "with_defaults",
 ]  # fmt: skip
 
 
@@ -90,6 +91,11 @@ def with_defaults(
     return found
 
 
+def default_of(node: Any, key: str, opset: int) -> Any:
+    """Return what an attribute is where a node does not say it; None where that is unknown, or there is no default."""
+    return _read_schema(node.op_type, node.domain, opset)[0].get(key)
+
+
 def says_nothing(key: str, value: Any) -> bool:
     """Return whether an attribute of a window says what holds where a file leaves it out: of a weight that is computed
     nobody knows the window."""
@@ -104,15 +110,32 @@ def _read_schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, An
 
     try:
         schema = defs.get_schema(op_type, opset, domain)
+        stated: Mapping[str, Any] = {key: one.default_value for key, one in schema.attributes.items()}
     except (defs.SchemaError, TypeError):
-        return {}, frozenset()
+        stated = _read_contributed().get((domain, op_type), {})
     found: dict[str, Any] = {}
-    for key, one in schema.attributes.items():
-        if key in _NO_MATTER or one.default_value.type == AttributeProto.UNDEFINED:
+    for key, one in stated.items():
+        if key in _NO_MATTER or one.type == AttributeProto.UNDEFINED:
             continue
-        value = helper.get_attribute_value(one.default_value)
+        value = helper.get_attribute_value(one)
         found[key] = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return found, frozenset(schema.attributes)
+    return found, frozenset(stated)
+
+
+@functools.cache
+def _read_contributed() -> Mapping[tuple[str, str], Mapping[str, Any]]:
+    """Return what ONNX Runtime states of its own operators' attributes, by domain and operator; empty where it is not
+    installed, or says nothing."""
+    from onnx import AttributeProto
+
+    try:
+        from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+        known = [one for one in runtime.get_all_operator_schema() if one.domain not in ("", "ai.onnx")]
+        return {(one.domain, one.name): {key: AttributeProto.FromString(value._default_value) for key, value in
+                                         one.attributes.items()} for one in known}  # fmt: skip
+    except (ImportError, AttributeError):
+        return {}
 
 
 def shortest_float(value: float) -> float:

@@ -244,7 +244,7 @@ class Trace:
                 self._names[tensor] = read
             return
         name, scope = self._call_name(func, args, kwargs, inputs)
-        kind, unseen = self._kind_of(name, facts), facts.unseen
+        kind, unseen = self._kind_of(name, facts, kwargs), facts.unseen
         call, extra = self._site(name, scope, args, kwargs, constants)
         self.calls.append(func)
         values, several = values_of(func, args, kwargs, result, facts.writes)
@@ -283,9 +283,10 @@ class Trace:
         """Return whether an operator computes nothing, of nothing but constants."""
         return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in inputs)
 
-    def _kind_of(self, name: str, facts: _Facts) -> str:
+    def _kind_of(self, name: str, facts: _Facts, kwargs: Any) -> str:
         """Return the operator type of a row: of a quantised layer's product in a backward pass, that type's own."""
         kind = facts.kind + QUANTISED_WEIGHT * (facts.kind in _PRODUCTS and _module_of(name) in self._held)
+        kind += ".generator" * (bool(kwargs) and kwargs.get("generator") is not None)  # the model's own, as torch says
         return f"{self._type}.{facts.kind.partition('.')[2]}" if name in self._products else kind
 
     def _site(
@@ -334,7 +335,7 @@ class Trace:
             self._names[value] = (full,)
             self._constants.pop(value, None)
             if known is not None and full in wanted and not known.unseen and self._show is not None:
-                kind = self._kind_of(name, facts)
+                kind = self._kind_of(name, facts, kwargs)
                 meta = known if known.op_type == kind else replace(known, op_type=kind)
                 self._shown(meta, value, visible_part(value)[0], facts.writes, not moved)
 
