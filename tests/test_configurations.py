@@ -15,7 +15,7 @@ import precision_debug
 from precision_debug.protocols import ABSENT, FolderConfigurations
 from precision_debug.records import Culprit, ModelFiles, SessionSpec
 from precision_debug.run.configurations import ConfigurationTrials, Differing, list_differing
-from precision_debug.run.pasted import Pasted
+from precision_debug.run.judging import Pasted
 
 
 def test_groups_that_both_have_differ_value_by_value() -> None:

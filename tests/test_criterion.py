@@ -14,7 +14,7 @@ from precision_debug.numbers import compare
 from precision_debug.numbers.slices import with_slices
 from precision_debug.records import Comparison, Slices, Tolerance
 from precision_debug.run.criterion import Criterion, Sample
-from precision_debug.search.request import SearchRequest
+from precision_debug.search.fix import SearchRequest
 
 RNG = np.random.default_rng(5)
 SMALL = np.abs(RNG.standard_normal((1, 3, 200))).astype(np.float32) * 0.01

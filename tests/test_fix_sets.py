@@ -18,11 +18,10 @@ from precision_debug.protocols import BETWEEN, WHOLE, Executed
 from precision_debug.records import Culprit, Explanation, TensorMeta
 from precision_debug.run import fix_finder
 from precision_debug.run.fix_finder import FixFinder
-from precision_debug.run.pasted import Pasted
+from precision_debug.run.judging import Pasted
 from precision_debug.run.to_keep import Keepable
 from precision_debug.search.fix import Evaluation, ToKeep
-from precision_debug.search.offer import FixRule, gives_up_most
-from precision_debug.search.oracle import JudgedSet
+from precision_debug.search.offer import FixRule, JudgedSet, gives_up_most
 from precision_debug.search.ranking import Group
 from precision_debug.search.units import Units
 from precision_debug.settings import Setting

@@ -232,7 +232,7 @@ def test_a_set_that_cannot_run_fails_by_itself_once_another_ran(tmp_path: Path) 
     from precision_debug.run.criterion import Criterion, Sample
     from precision_debug.run.plan import make_plan
     from precision_debug.run.trials import Trials
-    from precision_debug.search.request import SearchRequest
+    from precision_debug.search.fix import SearchRequest
     from precision_debug.settings.options import Tolerance
 
     graph = Graph(seed=4)

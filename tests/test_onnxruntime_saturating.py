@@ -25,10 +25,10 @@ from precision_debug.onnx.model import read_model
 from precision_debug.protocols import Remedy
 from precision_debug.records import Culprit, Explanation, ModelFiles, SessionSpec
 from precision_debug.report.blame import sentence_of
-from precision_debug.run import remedies as run_remedies
-from precision_debug.run.pasted import Pasted
+from precision_debug.run import fixes
+from precision_debug.run.fixes import prove_by_remedy
+from precision_debug.run.judging import Pasted
 from precision_debug.run.plan import Opening
-from precision_debug.run.remedies import prove_by_remedy
 
 SWITCH = {"config": {"session.x64quantprecision": "1"}}
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
@@ -60,7 +60,7 @@ def test_what_takes_most_of_the_own_error_away_is_the_cause_where_no_other_is_kn
         asked.append(settings)
         return Pasted(introduced={"y": left})
 
-    monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [Remedy(settings={"other": 1}), known])
+    monkeypatch.setattr(fixes, "list_remedies", lambda *_: [Remedy(settings={"other": 1}), known])
     side: Opening = SimpleNamespace(settings=(), recording=recorded, precision=precision)  # type: ignore[assignment]
     known = Remedy(settings={}, cause="sums")
     found = prove_by_remedy(named(cause), {"y": 0.1}, side, side, again)
@@ -205,7 +205,7 @@ def test_a_remedy_may_tell_of_what_the_file_has_quantised(monkeypatch: pytest.Mo
     told = named("outlier_channel left")
     quantised = dataclasses.replace(told.culprits[0], op_types=("Slice", "DynamicQuantizeLSTM"))
     known = Remedy(settings={}, cause="sums")
-    monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [known])
+    monkeypatch.setattr(fixes, "list_remedies", lambda *_: [known])
     side: Opening = SimpleNamespace(settings=(), recording=False, precision="int8")  # type: ignore[assignment]
     explanation = dataclasses.replace(told, culprits=(quantised,))
     again = Pasted(introduced={"y": 0.01})
@@ -214,7 +214,7 @@ def test_a_remedy_may_tell_of_what_the_file_has_quantised(monkeypatch: pytest.Mo
 
 def test_whole_numbers_are_counted_where_a_remedy_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of them an own error is the share that differs, which is none to be told beside a relative one."""
-    monkeypatch.setattr(run_remedies, "list_remedies", lambda *_: [Remedy(settings={}, cause="saturating_sums")])
+    monkeypatch.setattr(fixes, "list_remedies", lambda *_: [Remedy(settings={}, cause="saturating_sums")])
     side: Opening = SimpleNamespace(settings=(), recording=False, precision="int8")  # type: ignore[assignment]
     again = Pasted(introduced={"y": 0.03125})
     told = prove_by_remedy(named("coarse"), {"y": 0.5}, side, side, lambda _: again, {"y": 128}).culprits[0]

@@ -18,7 +18,7 @@ import precision_debug
 from precision_debug.records import Culprit, Explanation
 from precision_debug.report.fix import describe_option
 from precision_debug.run import fixes, pipeline
-from precision_debug.run.pasted import Pasted, as_pasted, is_open
+from precision_debug.run.judging import Pasted, as_pasted, is_open
 from precision_debug.search.fix import ToKeep
 
 LEFT = ToKeep(option="--option a=1", keys=("a",), of=9, state="mended", before=0.4, after=0.05, allowed=0.1)

@@ -13,7 +13,7 @@ from precision_debug.explain import Subject
 from precision_debug.protocols import Executed
 from precision_debug.records import Culprit, Explanation, TensorMeta
 from precision_debug.report.blame import diffuse_sentence
-from precision_debug.run.refuted import add_repaired_culprit, note_kept_in_vain, withdraw_culprits
+from precision_debug.run.fixes import add_repaired_culprit, note_kept_in_vain, withdraw_culprits
 from precision_debug.search.fix import Evaluation, ToKeep, TradePoint
 
 ALL = Executed(low=50, of=60, precision="INT8")

@@ -23,7 +23,7 @@ from precision_debug.protocols import Executed
 from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
 from precision_debug.report.sections import make_slice_section
-from precision_debug.run.remedies import with_remedy
+from precision_debug.run.fixes import with_remedy
 from precision_debug.search.fix import ENGINE_OPTION, ToKeep, TradePoint
 
 

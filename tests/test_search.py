@@ -30,7 +30,7 @@ from precision_debug.products.search.prefetch import SetRunner
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.search.request import SearchRequest
+from precision_debug.search.fix import SearchRequest
 from precision_debug.settings.options import Workers
 
 

@@ -19,7 +19,7 @@ from precision_debug.report.model import Report
 from precision_debug.run.journal import read_events
 from precision_debug.run.pools import WorkerLost
 from precision_debug.search.fix import Evaluation
-from precision_debug.search.oracle import JudgedSet, Oracle
+from precision_debug.search.offer import JudgedSet, Oracle
 from precision_debug.search.strategy import minimise
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from precision_debug.records import TensorMeta
-from precision_debug.search.oracle import JudgedSet, Oracle
+from precision_debug.search.offer import JudgedSet, Oracle
 from precision_debug.search.ranking import Group
 from precision_debug.search.strategy import find_predicted, make_smaller, minimise
 from precision_debug.search.units import Units

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from precision_debug.protocols import TF32_OFF
 from precision_debug.records import TensorMeta
-from precision_debug.search.growing import find_smallest_along, grow_along_data
-from precision_debug.search.oracle import JudgedSet, Spent
+from precision_debug.search.offer import JudgedSet, Spent
+from precision_debug.search.strategy import find_smallest_along, grow_along_data
 from precision_debug.search.units import Units
 
 

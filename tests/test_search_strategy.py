@@ -13,7 +13,7 @@ import pytest
 
 from precision_debug import numbers
 from precision_debug.records import Culprit, Explanation, Introduced, Row, Status, TensorMeta, Tolerance
-from precision_debug.search.oracle import JudgedSet, Oracle
+from precision_debug.search.offer import JudgedSet, Oracle
 from precision_debug.search.ranking import Group, rank_groups
 from precision_debug.search.strategy import FoundSet, find_predicted, make_smaller, minimise
 from precision_debug.search.units import Units

@@ -13,7 +13,7 @@ from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.criterion import Sample
 from precision_debug.run.inputs import load_feeds
 from precision_debug.run.plan import make_plan
-from precision_debug.search.request import SearchRequest
+from precision_debug.search.fix import SearchRequest
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 

@@ -107,7 +107,7 @@ class InRegions(Protocol):
     """A Keep of an engine that fuses operators into regions.
 
     There a precision counts only together with what lies around it, and each set takes a build: sets grow along the
-    data then (search.growing)."""
+    data then (search.strategy)."""
 
     @property
     def switches(self) -> tuple[str, ...]:

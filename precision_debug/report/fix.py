@@ -3,8 +3,10 @@ search which operators to keep in higher precision, what that costs, and what is
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ..explain import bound_of_many
 from ..explain.criteria import HALF
@@ -67,52 +69,47 @@ def describe_other_fix(report: Report, kept: ToKeep) -> Text:
 def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
     """Return what the option to paste keeps, and what came of running it. strict, of_many: see
     ``_describe_whether_passing``."""
-    what, errors = _describe_error(kept), {"before": kept.before, "after": kept.after}
     parts = [_describe_giving_up(kept.was, kept.still, len(kept.keys), kept.of), _describe_kept(kept)]
+    en, zh = " reduces {what} from {before} to {after} in {mode}", " 后，{mode} 的{what}从 {before} 降到 {after}"
+    of = Text(" of that update", "该更新的") if kept.allowed is None else _NO_TEXT
     if kept.unit == _MODE:  # then it is not in the target's mode
-        of = Text(" of that update", "该更新的") if kept.allowed is None else _NO_TEXT
         en, zh = " reduces {what}{of} from {before} to {after}", "后，{of}{what}从 {before} 降到 {after}"
-        parts.append(fill_text(en, zh, what=what, of=of, **errors))
-    else:
-        en, zh = " reduces {what} from {before} to {after} in {mode}", " 后，{mode} 的{what}从 {before} 降到 {after}"
-        parts.append(fill_text(en, zh, what=what, mode=mode, **errors))
+    parts.append(_word(kept, en, zh, what=_describe_error(kept), of=of, mode=mode))
     parts += [_describe_whether_passing(kept, strict=strict, of_many=of_many), _describe_low(kept.was, kept.still)]
     if kept.trade:
         units = UNITS.get(kept.unit, UNITS["operator"])  # other than those that still run in low precision
-        en, zh = "{kept} {kept:leaves|leave} {error}", "{kept} {units}时误差为 {error}"
-        points = [fill_text(en, zh, kept=point.kept, error=point.error, units=units) for point in kept.trade]
+        points = [_word(point, "{kept} {kept:leaves|leave} {error}", "{kept} {units}时误差为 {error}", units=units)
+                  for point in kept.trade]  # fmt: skip
         fewer = Text(", ".join(one.en for one in points), "，".join(one.zh for one in points))
         parts.append(fill_text("; of smaller sets of {units}, {fewer}", "；只保留 {fewer}", units=units, fewer=fewer))
     if kept.others:
-        parts.append(fill_text(
-            "; on {others} other {others:input|inputs} from {before} to {after}",
-            "；在另外 {others} 组输入上从 {before} 降到 {after}",
-            others=kept.others, before=kept.others_before, after=kept.others_after,
-        ))  # fmt: skip
+        en = "; on {others} other {others:input|inputs} from {others_before} to {others_after}"
+        parts.append(_word(kept, en, "；在另外 {others} 组输入上从 {others_before} 降到 {others_after}"))
     if kept.exact:
         _, was, then = kept.exact
-        parts.append(fill_text(
-            "; against the same model in float64 the error goes from {was} to {then}",
-            "；与同一模型的 float64 相比，误差从 {was} 变为 {then}", was=was, then=then,
-        ))  # fmt: skip
+        en = "; against the same model in float64 the error goes from {was} to {then}"
+        parts.append(fill_text(en, "；与同一模型的 float64 相比，误差从 {was} 变为 {then}", was=was, then=then))
         if then > _LESS_TRUE * was:
-            parts.append(
-                Text(", so that it agrees with the baseline and is less accurate", "，即与基线一致，但精度更低")
-            )
+            en = ", so that it agrees with the baseline and is less accurate"
+            parts.append(Text(en, "，即与基线一致，但精度更低"))
     if kept.slower is not None:
         times = f"{kept.slower:.2f}"
-        en, zh = "; a run takes {times} times as long as with nothing kept", "；单次运行耗时为不保留时的 {times} 倍"
-        parts.append(fill_text(en, zh, times=times))
+        en = f"; a run takes {times} times as long as with nothing kept"
+        parts.append(Text(en, f"；单次运行耗时为不保留时的 {times} 倍"))
         if kept.whole_slower is not None:
             times = f"{kept.whole_slower:.2f}"
             parts.append(Text(f" (with everything kept: {times} times)", f"（全部保留时为 {times} 倍）"))
     if kept.stopped is not None:
-        en, zh = "; no smaller set was looked for after {stopped} s", "；{stopped} 秒后不再查找更小的集合"
-        parts.append(fill_text(en, zh, stopped=float(kept.stopped)))
+        en = "; no smaller set was looked for after {stopped} s"
+        parts.append(_word(kept, en, "；{stopped} 秒后不再查找更小的集合"))
     if kept.replaced:
-        en, zh = "; it replaces this command's {replaced}", "；替换此命令已有的 {replaced}"
-        parts.append(fill_text(en, zh, replaced=kept.replaced))
+        parts.append(_word(kept, "; it replaces this command's {replaced}", "；替换此命令已有的 {replaced}"))
     return join_texts(*parts)
+
+
+def _word(found: ToKeep | Fix | TradePoint | Executed, en: str, zh: str, **more: Any) -> Text:
+    """Return a text with what a record has, by the names of its fields. more: what else the text has."""
+    return fill_text(en, zh, **{one.name: getattr(found, one.name) for one in dataclasses.fields(found)} | more)
 
 
 def _describe_error(kept: ToKeep) -> Text:
@@ -136,10 +133,10 @@ def _describe_whether_passing(kept: ToKeep, *, strict: bool, of_many: float | No
     makes: whether one makes what is left was not asked."""
     mended = kept.state == "mended"
     if kept.metric and kept.allowed is not None:
-        en, zh = (", within the {limit} allowed", "，在允许的 {limit} 以内") if mended else (
-            ", still more than the {limit} allowed", "，仍超过允许的 {limit}"
+        en, zh = (", within the {allowed} allowed", "，在允许的 {allowed} 以内") if mended else (
+            ", still more than the {allowed} allowed", "，仍超过允许的 {allowed}"
         )
-        return fill_text(en, zh, limit=kept.allowed)
+        return _word(kept, en, zh)
     if strict and mended and kept.pasted is False:
         return Text(
             f", with every output within the tolerance but not `{kept.blamed}` inside, so that the command still"
@@ -153,26 +150,22 @@ def _describe_whether_passing(kept: ToKeep, *, strict: bool, of_many: float | No
     found = _NO_TEXT if kept.allowed is None else _describe_expected(kept, of_many)
     if not kept.slices or kept.outputs is None:
         return found
-    en, zh = "; the worst output as a whole is off by {outputs} then", "；此时整个输出的最大误差为 {outputs}"
-    return join_texts(fill_text(en, zh, outputs=kept.outputs), found)
+    en = "; the worst output as a whole is off by {outputs} then"
+    return join_texts(_word(kept, en, "；此时整个输出的最大误差为 {outputs}"), found)
 
 
 def _describe_expected(kept: ToKeep, of_many: float | None) -> Text:
     """Say whether what is left is as expected; of a command that was compared so, as that says of whoever it names,
     who has a bound of its own. of_many: see ``_describe_whether_passing``."""
-    mended, bound = kept.state == "mended", kept.allowed or 0.0
-    if kept.pasted is not None and kept.bound is not None:
-        mended, bound = kept.pasted, kept.bound
-    elif not mended:
-        bound = max(bound, of_many or 0.0)
-    if not mended and kept.pasted is not None and kept.bound is not None and kept.blamed:
-        return fill_text(
-            ", still more than expected of what one operator makes, here `{blamed}` (up to {bound})",
-            "，仍高于单个算子（此处为 `{blamed}`）造成误差时的预期（不超过 {bound}）",
-            blamed=kept.blamed, bound=bound,
-        )  # fmt: skip
-    more = Text("as expected", "符合预期") if mended else Text("still more than expected", "仍高于预期")
     asked = kept.pasted is not None and kept.bound is not None
+    mended = bool(kept.pasted) if asked else kept.state == "mended"
+    bound = (kept.bound if asked else kept.allowed) or 0.0
+    if not mended and not asked:
+        bound = max(bound, of_many or 0.0)
+    if not mended and asked and kept.blamed:
+        en = ", still more than expected of what one operator makes, here `{blamed}` (up to {bound})"
+        return _word(kept, en, "，仍高于单个算子（此处为 `{blamed}`）造成误差时的预期（不超过 {bound}）")
+    more = Text("as expected", "符合预期") if mended else Text("still more than expected", "仍高于预期")
     if not mended and not asked and kept.judged is not None and kept.judged <= bound:
         more = Text(
             "as expected unless one operator makes most of that", "除非其大部分来自单个算子，否则符合预期"
@@ -227,36 +220,31 @@ def _describe_kept(kept: ToKeep) -> Text:
 def _describe_nothing_found(kept: ToKeep) -> Text:
     own, what = _describe_kept(kept), _describe_error(kept)
     if kept.unit in OF_THE_ENGINE and kept.runs > 1:
-        return fill_text(
-            "No fix was found: of {runs} settings that were run, the best ({own}) leaves the error at {after}.",
-            "未找到修复：试运行了 {runs} 种设置，其中最好的（{own}）误差仍为 {after}。",
-            runs=kept.runs, own=own, after=kept.after,
-        )  # fmt: skip
+        en = "No fix was found: of {runs} settings that were run, the best ({own}) leaves the error at {after}."
+        return _word(kept, en, "未找到修复：试运行了 {runs} 种设置，其中最好的（{own}）误差仍为 {after}。", own=own)
     if kept.unit in (_SCALE, _MODE, *OF_THE_ENGINE):
-        en, zh = "No fix was found: {own} leaves the error at {after}.", "未找到修复：{own}时误差仍为 {after}。"
-        return fill_text(en, zh, own=own, after=kept.after)
+        en = "No fix was found: {own} leaves the error at {after}."
+        return _word(kept, en, "未找到修复：{own}时误差仍为 {after}。", own=own)
     if kept.metric and kept.others:
         en, zh = "on each of {every} inputs {what}", " {every} 组输入上{what}"
         what = fill_text(en, zh, every=kept.others + 1, what=what)
-    parts = [fill_text(
-        "No fix was found: {runs} {runs:set|sets} {runs:was|were} kept in FP32 and run, and none halves {what} of"
+    parts = [_word(
+        kept, "No fix was found: {runs} {runs:set|sets} {runs:was|were} kept in FP32 and run, and none halves {what} of"
         " {before} while the rest stays in low precision",
         "未找到修复：试运行了 {runs} 个保留 FP32 的集合，没有一个能把{what} {before} 降到一半以下且其余部分仍为低精度",
-        runs=kept.runs, what=what, before=kept.before,
+        what=what,
     )]  # fmt: skip
     expected = [_expected_point(kept, point) for point in kept.trade]
     if kept.trade:
         en, zh = "{error} with {kept} of {of} kept{so}", "保留 {kept} 个时为 {error}{so}"
-        best = [fill_text(en, zh, error=point.error, kept=point.kept, of=kept.of, so=so)
-                for point, so in zip(kept.trade, expected, strict=True)]  # fmt: skip
+        best = [_word(point, en, zh, of=kept.of, so=so) for point, so in zip(kept.trade, expected, strict=True)]
         found = Text(", ".join(one.en for one in best), "、".join(one.zh for one in best))
         parts.append(fill_text("; the best of them left {found}", "；其中最好的：{found}", found=found))
     if kept.whole_ran:
         units = UNITS.get(kept.unit, UNITS["operator"])
-        every = fill_text("all {of} {units}", "全部 {of} {units}都", of=kept.of, units=units)
+        every = _word(kept, "all {of} {units}", "全部 {of} {units}都", units=units)
         every = every if kept.of > 1 else Text(f"the only {units.en.removesuffix('s')}", f"唯一的一{units.zh}")
-        en, zh = "; with {every} kept it is {whole}", "；{every}保留时误差为 {whole}"
-        parts.append(fill_text(en, zh, every=every, whole=kept.whole))
+        parts.append(_word(kept, "; with {every} kept it is {whole}", "；{every}保留时误差为 {whole}", every=every))
         if kept.whole_still is not None and kept.whole_still.low:
             en = ", although {low} still {run} in {precision}"
             parts.append(_word_low(kept.whole_still, en, "，但仍有 {low} 个算子以 {precision} 运行"))
@@ -270,8 +258,7 @@ def _describe_nothing_found(kept: ToKeep) -> Text:
         ))  # fmt: skip
     if kept.stopped is not None:
         en = "; no further set was run after {stopped} s (--explain full goes on)"
-        zh = "；{stopped} 秒后未再试运行（--explain full 会继续）"
-        parts.append(fill_text(en, zh, stopped=float(kept.stopped)))
+        parts.append(_word(kept, en, "；{stopped} 秒后未再试运行（--explain full 会继续）"))
     return join_texts(*parts, Text(".", "。"))
 
 
@@ -279,15 +266,15 @@ def _expected_point(kept: ToKeep, point: TradePoint) -> Text:
     """That what a set left is as expected, though no half of what was; "" where it is more."""
     if kept.allowed is None or point.error is None or point.error > kept.allowed or kept.metric:
         return _NO_TEXT
-    return fill_text(", as expected (up to {limit})", "（符合预期，不超过 {limit}）", limit=kept.allowed)
+    return _word(kept, ", as expected (up to {allowed})", "（符合预期，不超过 {allowed}）")
 
 
 # In which precision operators ran.
 
 def _word_low(executed: Executed, en: str, zh: str) -> Text:
     """Return a text of how many operators run in the low precision; {run} is the verb."""
-    low = fill_text("{low} of {of} {of:operator|operators}", "{low}/{of}", low=executed.low, of=executed.of)
-    return fill_text(en, zh, low=low, run="runs" if executed.low == 1 else "run", precision=executed.precision)
+    low = _word(executed, "{low} of {of} {of:operator|operators}", "{low}/{of}")
+    return _word(executed, en, zh, low=low, run="runs" if executed.low == 1 else "run")
 
 
 def _describe_giving_up(was: Executed | None, still: Executed | None, kept: int, of: int) -> Text:
@@ -295,8 +282,7 @@ def _describe_giving_up(was: Executed | None, still: Executed | None, kept: int,
     if still is None or not gives_up_most(was, still, kept, of):
         return _NO_TEXT
     much = Text("all", "全部") if was is not None and was.low and not still.low else Text("most", "大部分")
-    en, zh = "only by giving up {much} of {precision}: ", "须放弃{much} {precision}："
-    return fill_text(en, zh, much=much, precision=still.precision)
+    return _word(still, "only by giving up {much} of {precision}: ", "须放弃{much} {precision}：", much=much)
 
 
 def _describe_low(was: Executed | None, still: Executed | None) -> Text:
@@ -354,18 +340,17 @@ def fix_sentences(report: Report) -> list[Text]:
         return [Text(f"{found.en} {checked.en}", f"{found.zh}{checked.zh}")]
     best = _word_answer(
         fix, "The best trade-off found keeps {best} of {units} {unit}: {what} goes from {before} to {best_error}"
-        " ({option}).",
-        "已运行的最佳折中保留 {units} {unit}中的 {best} 个：{what}从 {before} 降到 {best_error}（{option}）。",
+        " ({best_option}).",
+        "已运行的最佳折中保留 {units} {unit}中的 {best} 个：{what}从 {before} 降到 {best_error}（{best_option}）。",
     )  # fmt: skip
     return [found, best] if fix.best else [found]
 
 
-def _word_answer(fix: Fix, en: str, zh: str, **more: Text | str | float | Sequence[str] | None) -> Text:
+def _word_answer(fix: Fix, en: str, zh: str, **more: Any) -> Text:
     """Return a text with what an answer has."""
-    return fill_text(
-        en, zh, kept=len(fix.kept), units=fix.units, unit=UNITS.get(fix.unit, UNITS["operator"]), before=fix.before,
-        after=fix.after, whole=fix.whole, held=fix.held, held_out=fix.held_out, what=_name_error(slices=fix.slices),
-        best=len(fix.best), best_error=fix.best_error, option=fix.best_option, limit=explain_reason(fix.limit), **more,
+    return _word(
+        fix, en, zh, kept=len(fix.kept), best=len(fix.best), unit=UNITS.get(fix.unit, UNITS["operator"]),
+        what=_name_error(slices=fix.slices), limit=explain_reason(fix.limit), **more,
     )  # fmt: skip
 
 
@@ -389,79 +374,76 @@ def _verification_text(fix: Fix, mode: str) -> Text:
     return fill_text("Verified: {said}.{but}", "验证：{said}。{but}", said=said, but=but)
 
 
-def _describe_answer(fix: Fix) -> Text:
-    """Return an answer in one sentence."""
-    if fix.state == "not needed":
-        return _word_answer(
-            fix, "Nothing has to be kept: the requirement is already met ({limit}; it is {before}).",
-            "无需保留任何算子：原样即满足要求（{limit}；实际为 {before}）。",
-        )  # fmt: skip
-    if fix.state == "found":
-        said = _word_answer(
-            fix, "{given_up}keep {kept} of {units} {unit} in higher precision ({keys}): {what} goes from {before} to"
-            " {after}{low}.",
-            "{given_up}将 {units} {unit}中的 {kept} 个保留为高精度（{keys}）：{what}从 {before} 降到 {after}{low}。",
-            given_up=_describe_giving_up(fix.was, fix.still, len(fix.kept), fix.units),
-            keys=_quote([unit.key for unit in fix.kept], _NAMED_OF_SEARCH),
-            low=_NO_TEXT if fix.was is None else _describe_low(fix.was, fix.still),
-        )  # fmt: skip
-        return Text(f"{said.en[0].upper()}{said.en[1:]}", said.zh)
-    if fix.state == "diffuse":
-        others = _NO_TEXT
-        if fix.held_out:
-            en, zh = ", and on {held} of {held_out} others", "，在其他 {held_out} 组输入中只有 {held} 组成立"
-            others = _word_answer(fix, en, zh)
-        return _word_answer(
-            fix, "Diffuse: {kept} of {units} have to be kept to pass on the search's inputs (error {before} to"
-            " {after}){others}; no small set is the cause. The table shows the error for each number of kept"
-            " operators.",
-            "误差分散：在搜索所用输入上须保留 {units} 个中的 {kept} 个才成立（误差从 {before} 到 {after}）{others}；"
-            "没有少数算子是主因。下表给出保留数量与误差的关系。", others=others,
-        )  # fmt: skip
-    return _describe_impossible(fix) if fix.state == "not possible" else _describe_unfinished(fix)
-
-
-def _describe_impossible(fix: Fix) -> Text:
-    still = fix.whole_still
-    if fix.whole_passes:
-        return _word_answer(
-            fix, "No set that was run passes and leaves the rest in low precision{ran}: with all {units} {unit} kept"
-            " the error goes from {before} to {whole}, and nothing is left in low precision.",
-            "已运行的集合中没有一个既满足要求又使其余部分仍为低精度{ran}：{units} {unit}全部保留时误差从 {before} 降到"
-            " {whole}，但低精度已无算子运行。", ran=_describe_low_before(fix.was),
-        )  # fmt: skip
-    if still is not None and still.low:
-        return _word_answer(
-            fix, "The engine does not obey: told to keep all {units} {unit} in higher precision, it still ran {low} of"
-            " {of} in {precision}, with an error of {whole} ({before} with nothing kept). So how much of the error is"
-            " due to precision is unknown.",
-            "引擎未遵守：要求全部 {units} {unit}保留为高精度，仍有 {of} 个中的 {low} 个以 {precision} 运行，误差为"
-            " {whole}（未保留时 {before}）。因此无法判断精度对误差的影响。",
-            low=still.low, of=still.of, precision=still.precision,
-        )  # fmt: skip
-    return Text(
+_ANSWERS = {
+    "not needed": (
+        "Nothing has to be kept: the requirement is already met ({limit}; it is {before}).",
+        "无需保留任何算子：原样即满足要求（{limit}；实际为 {before}）。",
+    ),
+    "found": (
+        "{given_up}keep {kept} of {units} {unit} in higher precision ({keys}): {what} goes from {before} to"
+        " {after}{low}.",
+        "{given_up}将 {units} {unit}中的 {kept} 个保留为高精度（{keys}）：{what}从 {before} 降到 {after}{low}。",
+    ),
+    "diffuse": (
+        "Diffuse: {kept} of {units} have to be kept to pass on the search's inputs (error {before} to {after}){others};"
+        " no small set is the cause. The table shows the error for each number of kept operators.",
+        "误差分散：在搜索所用输入上须保留 {units} 个中的 {kept} 个才成立（误差从 {before} 到 {after}）{others}；"
+        "没有少数算子是主因。下表给出保留数量与误差的关系。",
+    ),
+    "not possible": (
         "It also fails with everything in higher precision, so keeping operators cannot help: compare that mode first.",
         "全部保留为高精度仍不满足要求，保留算子无济于事：请先对比该模式本身。",
-    )
-
-
-def _describe_unfinished(fix: Fix) -> Text:
-    if fix.kept:
-        return _word_answer(
-            fix, "Unfinished: the smallest set known to pass keeps {kept} of {units}; the budget of runs or time is"
-            " used up. The same command continues from here.",
-            "未完成：已知成立的最小集合保留 {units} 个中的 {kept} 个；次数或时间已用完，再次运行同一命令会从此处继续。",
-        )  # fmt: skip
-    if any(as_reason(note).code == "whole_did_not_run" for note in fix.notes):
-        return Text(
-            "Unfinished: no set passed of those with which the engine runs, and with everything kept it does not run.",
-            "未完成：能运行的集合均不成立，而全部保留时引擎无法运行。",
-        )
-    return Text(
+    ),
+    "nothing low": (
+        "No set that was run passes and leaves the rest in low precision{ran}: with all {units} {unit} kept the error"
+        " goes from {before} to {whole}, and nothing is left in low precision.",
+        "已运行的集合中没有一个既满足要求又使其余部分仍为低精度{ran}：{units} {unit}全部保留时误差从 {before} 降到"
+        " {whole}，但低精度已无算子运行。",
+    ),
+    "not obeyed": (
+        "The engine does not obey: told to keep all {units} {unit} in higher precision, it still ran {still_low} of"
+        " {still_of} in {precision}, with an error of {whole} ({before} with nothing kept). So how much of the error is"
+        " due to precision is unknown.",
+        "引擎未遵守：要求全部 {units} {unit}保留为高精度，仍有 {still_of} 个中的 {still_low} 个以 {precision} 运行，"
+        "误差为 {whole}（未保留时 {before}）。因此无法判断精度对误差的影响。",
+    ),
+    "unfinished": (
         "Unfinished: no set passed before the budget of runs or time was used up. The same command continues from"
         " here.",
         "未完成：在次数或时间用完前未发现成立的集合；再次运行同一命令会继续。",
-    )
+    ),
+    "larger": (
+        "Unfinished: the smallest set known to pass keeps {kept} of {units}; the budget of runs or time is used up. The"
+        " same command continues from here.",
+        "未完成：已知成立的最小集合保留 {units} 个中的 {kept} 个；次数或时间已用完，再次运行同一命令会从此处继续。",
+    ),
+    "whole_did_not_run": (
+        "Unfinished: no set passed of those with which the engine runs, and with everything kept it does not run.",
+        "未完成：能运行的集合均不成立，而全部保留时引擎无法运行。",
+    ),
+}
+"""An answer in one sentence, by its state, or by how that came about."""
+
+
+def _describe_answer(fix: Fix) -> Text:
+    """Return an answer in one sentence."""
+    which, still = fix.state, fix.whole_still
+    if which == "not possible" and (fix.whole_passes or (still is not None and still.low)):
+        which = "nothing low" if fix.whole_passes else "not obeyed"
+    if which == "unfinished":
+        ran = all(as_reason(note).code != "whole_did_not_run" for note in fix.notes)
+        which = "larger" if fix.kept else which if ran else "whole_did_not_run"
+    others = _NO_TEXT
+    if fix.held_out:
+        en, zh = ", and on {held} of {held_out} others", "，在其他 {held_out} 组输入中只有 {held} 组成立"
+        others = _word(fix, en, zh)
+    said = _word_answer(
+        fix, *_ANSWERS[which], given_up=_describe_giving_up(fix.was, fix.still, len(fix.kept), fix.units),
+        keys=_quote([unit.key for unit in fix.kept], _NAMED_OF_SEARCH), others=others,
+        low=_NO_TEXT if fix.was is None else _describe_low(fix.was, fix.still), ran=_describe_low_before(fix.was),
+        still_low=still and still.low, still_of=still and still.of, precision=still and still.precision,
+    )  # fmt: skip
+    return Text(f"{said.en[0].upper()}{said.en[1:]}", said.zh)
 
 
 def fix_sections(report: Report) -> tuple[Section, ...]:
@@ -640,11 +622,11 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
 def _effort_text(fix: Fix) -> Text:
     """Return what the answer took."""
     where = Text(f", the others in {fix.simulation}", f"，其余在 {fix.simulation} 中") if fix.simulation else _NO_TEXT
-    again = fill_text(", {again} known from an earlier search", "，{again} 个来自之前的搜索", again=fix.again)
-    return fill_text(
-        "{sets} {sets:set|sets} {sets:was|were} run ({own} on the engine{where}{again}), {rankings}"
-        " {rankings:ranking|rankings}, {builds} {builds:time|times} opened or built, {time}",
-        "运行了 {sets} 个集合（其中引擎 {own} 次{where}{again}），排序 {rankings} 次，打开或构建 {builds} 次，{time}",
-        sets=fix.evaluations, own=fix.on_engine, where=where, again=again if fix.again else _NO_TEXT,
-        rankings=1 + fix.rankings, builds=fix.builds, time=format_duration(fix.seconds),
+    again = _word(fix, ", {again} known from an earlier search", "，{again} 个来自之前的搜索")
+    return _word(
+        fix, "{evaluations} {evaluations:set|sets} {evaluations:was|were} run ({on_engine} on the engine{where}{again})"
+        ", {rankings} {rankings:ranking|rankings}, {builds} {builds:time|times} opened or built, {time}",
+        "运行了 {evaluations} 个集合（其中引擎 {on_engine} 次{where}{again}），排序 {rankings} 次，打开或构建"
+        " {builds} 次，{time}", where=where, again=again if fix.again else _NO_TEXT, rankings=1 + fix.rankings,
+        time=format_duration(fix.seconds),
     )  # fmt: skip

@@ -8,9 +8,10 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
+from typing import Any
 
 from .. import registry
-from ..reasons import CORE, Plain, Reason, Text, Wording, fill_template, split
+from ..reasons import CORE, Plain, Reason, Text, Wording, arguments_of, fill_template, split
 from ..records import Row
 from ..registry import find_wording, reasons_of
 from .columns import Column
@@ -74,19 +75,19 @@ def explain_reason(reason: str) -> Text:
     return Text(str(reason), reason_text(reason, "zh"))
 
 
-def fill_text(en: str, zh: str, /, **values: Text | str | float | Sequence[str] | None) -> Text:
+def fill_text(en: str, zh: str, /, **values: Any) -> Text:
     """Return a text from templates in both languages (see ``Wording``).
 
-    A value is written as people read it: a count with thousands apart, an error (None: it is not finite) with four
-    digits, several names with what stands between them in that language."""
+    A value that a template names is written as people read it: a count with thousands apart, an error (None: it is not
+    finite) with four digits, several names with what stands between them in that language."""
     texts = []
     for template, language in ((en, "en"), (zh, "zh")):
-        words = {name: _write_value(value, language) for name, value in values.items()}
+        words = {name: _write_value(values[name], language) for name in arguments_of(template)}
         texts.append(fill_template(template, words, _BETWEEN[language], str))
     return Text(*texts)
 
 
-def _write_value(value: Text | str | float | Sequence[str] | None, language: str) -> Plain:
+def _write_value(value: Any, language: str) -> Plain:
     if isinstance(value, Text):
         return value.of(language)
     if isinstance(value, (str, type(None))):

@@ -22,7 +22,7 @@ from ..protocols import ABSENT, OtherWeight, Place, StoredWeights
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation
-from .pasted import CompareAgain, Pasted
+from .judging import CompareAgain, Pasted
 from .plan import Opening
 
 __all__ = ["ConfigurationTrials", "Differing", "list_differing", "with_configurations"]

@@ -25,7 +25,7 @@ from ..numbers.measure_tokens import compute_mean_kl
 from ..numbers.slices import largest_lost_error, list_lost_parts, measure_again, with_slices
 from ..reasons import Reason, say
 from ..records import Comparison, Row, Slices, Status, Tolerance
-from ..search.request import TOKENS_KL, SearchRequest, limit_of
+from ..search.fix import TOKENS_KL, SearchRequest, limit_of
 from ..settings import Setting
 from ..settings.options import parse_allowed_drop
 

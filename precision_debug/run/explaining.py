@@ -30,15 +30,12 @@ from ..search.fix import ToKeep
 from ..settings.options import parse_variants
 from .configurations import with_configurations
 from .faulty_pass import with_faulty_pass
-from .fixes import try_fix
-from .judging import find_step_fixes
+from .fixes import add_repaired_culprit, prove_by_remedy, try_fix, with_agreement, withdraw_culprits
+from .judging import CompareAgain, find_step_fixes
 from .open_pair import Comparing
 from .open_pair_run import OpenPair, SampleResult
-from .pasted import CompareAgain
 from .plan import Opening, is_across_frameworks
 from .recut import RecutSession
-from .refuted import add_repaired_culprit, withdraw_culprits
-from .remedies import prove_by_remedy, with_agreement
 from .repetition import measure_with_other_threads
 from .second_opinion import with_second_opinion
 from .side import OpenSide

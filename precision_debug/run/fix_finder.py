@@ -23,9 +23,11 @@ from ..explain.criteria import HALF
 from ..protocols import Session
 from ..records import Culprit
 from ..search.fix import Evaluation, ToKeep, TradePoint
-from ..search.growing import search_along_data
 from ..search.offer import (
     FixRule,
+    JudgedSet,
+    Oracle,
+    Spent,
     choose_best_trade,
     is_large,
     is_steady,
@@ -33,11 +35,10 @@ from ..search.offer import (
     list_unbettered,
     runs_low,
 )
-from ..search.oracle import JudgedSet, Oracle, Spent
 from ..search.ranking import Group
-from ..search.strategy import make_smaller, minimise
+from ..search.strategy import make_smaller, minimise, search_along_data
 from .criterion import Sample
-from .pasted import Pasted, as_pasted, is_open
+from .judging import Pasted, as_pasted, is_open
 from .to_keep import Keepable
 from .trials import Trials
 

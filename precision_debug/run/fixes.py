@@ -5,32 +5,38 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from .. import registry
 from ..errors import PrecisionDebugError, UsageError
-from ..explain import Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
+from ..explain import LEFT, Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
+from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE, SMALLER
 from ..feeds import FeedSet
-from ..numbers.number_types import MODEL, is_narrow
-from ..protocols import InRegions
+from ..numbers.number_types import MODEL, QUANTISED, is_narrow
+from ..protocols import Executed, Feeds, InRegions, Remedy, Session
 from ..reasons import Reason, as_reason, say
-from ..records import Explanation, RunSpec
-from ..search.fix import ToKeep
-from ..search.offer import FixRule
+from ..reasons.causes import CAUSES
+from ..records import Culprit, Explanation, Overlap, RunSpec
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, TradePoint
+from ..search.offer import FixRule, gives_up_most
 from ..search.ranking import rank_groups
 from .answers import labels_by_sample
-from .fix_finder import PATIENCE, PATIENT, FixFinder, names_to_keep
-from .judging import does_metric_ask, iterate_further_samples, make_judging
-from .pasted import CompareAgain
-from .plan import Opening
-from .refuted import note_kept_in_vain
-from .remedies import list_remedies, try_remedy, with_remedy
+from .criterion import Criterion, Sample
+from .fix_finder import PATIENCE, PATIENT, FixFinder, Kept, names_to_keep
+from .judging import CompareAgain, Judging, Pasted, does_metric_ask, iterate_further_samples, make_judging
+from .plan import Opening, is_across_frameworks
 from .side import OpenSide, count_executed
-from .to_keep import Keepable, find_keepable
-from .trials import Trials
+from .to_keep import Keepable, find_keepable, format_settings
+from .trials import Trials, run_outputs
 
-__all__ = ["try_fix"]
+__all__ = [
+    "add_repaired_culprit", "list_remedies", "note_kept_in_vain", "prove_by_remedy", "try_fix", "with_agreement",
+    "with_remedy", "withdraw_culprits",
+]  # fmt: skip
 
 _MOST = 12
 """Sets that are run for a small model."""
@@ -56,7 +62,8 @@ _REMEDIES = 4
 """Known remedies that are run, each like a set."""
 
 _LARGE = 2 << 30
-"""Bytes from which on even one set is left to the user."""
+"""Bytes from which on even one set is left to the user, and options that agree to those who ask for a full
+explanation."""
 
 _FULL = 8
 """Times more for those who ask for a full explanation, who wait for whatever it takes."""
@@ -109,23 +116,22 @@ def try_fix(
         return untried(as_reason(error.what))
     if judging is None:
         return untried(say("fix_no_outputs"))
-    if by_metric and judging.passes:
+    if by_metric and judging.found.passes:
         return None
     most, work = _count_affordable_sets(spec, subject, target.opening, in_regions=regions)
-    criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
+    criterion, allowed = judging.criterion, judging.criterion.allowed
     if of_many and not by_metric and spec.explain != "full":
         most = min(most, _OF_MANY)
     if not most:
         return untried(say("fix_large", gigabytes=work / 1e9))
     others = iterate_further_samples(spec, base, target, criterion, feed_set, sample, labels)
-    further = tuple(others if most > 1 else ())
-    samples, errors = zip((first, before), *further, strict=True)
+    samples, before = zip((judging.first, judging.found.error), *(others if most > 1 else ()), strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
     rule = FixRule(
-        before=[math.inf if error is None else error for error in errors], allowed=allowed,
+        before=before, allowed=allowed,
         was=count_executed(opening, target.session), strict=criterion.tolerance.given,
-        asked=criterion.tolerance.given and not judging.passes,
+        asked=criterion.tolerance.given and not judging.found.passes,
         metric=spec.metric.rpartition(":")[2] if by_metric else "", slices=criterion.in_slices,
     )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
@@ -155,11 +161,13 @@ def try_fix(
         begun(_note_untried(found, say("fix_ended")))
         kept = _keep_operators(finder, explanation, opening.precision)
     mended = kept is not None and kept.state == "mended"
-    other = try_remedy(
+    ran = _run_in_turn(
         opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
-        calibrating, room, patience=patience, beside=timed,
+        calibrating, room, patience, timed,
     )  # fmt: skip
-    return with_remedy(kept, other)
+    if isinstance(ran, str) or ran[0].state == "none":
+        return kept
+    return with_remedy(kept, (ran[0], ran[1].keeps or ran[1].wide))
 
 
 def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep:
@@ -205,12 +213,12 @@ def _count_affordable_sets(
 ) -> tuple[int, int]:
     """Return how many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""
     path = opening.spec.model.path
-    tensors = sum(row.comparison.base.elements * 4 for row in subject.rows if row.comparison is not None)
     file = Path(path.partition(".py:")[0] + ".py" if ".py:" in path else path)
     weights = file.stat().st_size if file.is_file() else 0
     beside = file.with_suffix(".pdiparams")
     weights += beside.stat().st_size if beside.is_file() else 0
-    work = (tensors + weights) * (_CALIBRATES if opening.mode is not None and opening.mode.calibrates else 1)
+    times = _CALIBRATES if opening.mode is not None and opening.mode.calibrates else 1
+    work = (_count_bytes(subject) + weights) * times
     times = _FULL if spec.explain == "full" else 1
     if work > _LARGE and spec.explain != "full":
         return 0, work
@@ -219,6 +227,337 @@ def _count_affordable_sets(
     return max(1, min(_MOST, times * _WORK // max(1, work))), work
 
 
+def _count_bytes(subject: Subject) -> int:
+    """Return the bytes of the tensors that are compared."""
+    return sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
+
+
 def _note_untried(found: Keepable, why: Any) -> ToKeep:
     return ToKeep(unit=found.keep.unit, of=len(found.every), state="not tried", why=why)
 
+
+# An accusation that the engine refutes: with all who are named kept in FP32, the error is what it was.
+#
+# In the baseline's run one operator's error may do what all errors do, and where the replay is not the error that was
+# measured nothing refutes it there (see ``explain.confirm``). What was run on the engine for a fix does.
+
+def note_kept_in_vain(
+    found: ToKeep, seen: Mapping[Kept, Evaluation], culprits: Kept, before: float, was: Executed | None,
+    point: Callable[[Evaluation], TradePoint],
+) -> ToKeep:  # fmt: skip
+    """With what came of keeping all of the culprits, where that did nothing although keeping more did something.
+
+    seen: the sets that were run. culprits: who is named, with what reads them. before: the error with nothing kept.
+    was: in which precision the operators ran then. point: a set as it is told of, run as it would be pasted.
+    """
+    named = culprits
+    if not named or not math.isfinite(before) or not before:
+        return found
+    works = found.state in ("mended", "lessened") or (found.whole is not None and found.whole <= HALF * before)
+    most = len(named) / HALF  # more than twice as many are no longer theirs
+    sets = [(kept, one) for kept, one in seen.items() if named <= kept and len(kept) <= most]
+    errors = [one.error for _, one in sets if one.error is not None]
+    if not works or not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
+        return found
+    if was is None or any(one.executed is None or one.executed.low >= was.low for _, one in sets):
+        return found  # the engine did not keep them, or does not tell
+    told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
+    if told.error is None or LITTLE * told.error < before:
+        return found
+    return dataclasses.replace(found, in_vain=told)
+
+
+def withdraw_culprits(explanation: Explanation, kept: ToKeep | None) -> Explanation | None:
+    """Return the explanation without its culprits; None where nothing refutes them."""
+    point = kept.in_vain if kept is not None else None
+    if point is None or point.error is None or explanation.state != "culprits":
+        return None
+    first = explanation.culprits[0]
+    if any(one.non_finite or CAUSES[one.cause].fails for one in explanation.culprits):
+        return None
+    if first.without is not None and first.with_all and SMALLER * first.without <= first.with_all:
+        return None
+    if first.name not in explanation.budget:  # what its error makes alone was not measured
+        return None
+    overlap = Overlap(name=first.name, alone=None, without=point.error, tried=explanation.tried, kept=point.kept)
+    return dataclasses.replace(
+        explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=bound_of_many(explanation)
+    )
+
+
+def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject: Subject) -> Explanation | None:
+    """Return the explanation with a culprit that was found by its repair, or None.
+
+    Where nobody was named although keeping a few operators on the engine brings the error within bounds, or one alone
+    takes two thirds of it; or what the user's metric loses. None elsewhere.
+
+    One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up."""
+    if kept is None or (explanation.state != "diffuse" and not kept.metric):
+        return None
+    one = kept.state == "lessened" and len(kept.keys) == 1
+    if kept.before is None or kept.after is None or not (kept.state == "mended" or one):
+        return None
+    few = kept.unit == "operator" and 0 < len(kept.keys) <= max(FEW, kept.of // FIFTH)
+    if not few or kept.after > HALF * kept.before or (one and DROP * kept.after > kept.before):
+        return None
+    made = [meta.name for meta in subject.tensors if meta.node in kept.keys]
+    names = [name for name in made if name in subject.row_of] or made  # what is fused is no row of both sides
+    if not names:
+        return None
+    name = max(names, key=lambda one: explanation.budget.get(one, 0.0))  # the first of those that make as much
+    own = subject.meta_of[name]
+    told = {"kept": ", ".join(f"`{one}`" for one in names), "before": kept.before, "after": kept.after}
+    evidence = {**told, "metric": kept.metric} if kept.metric else told
+    cause = "metric_lost" if kept.metric else "found_by_repair"
+    culprit = Culprit(
+        name=name, node=own.node, op_types=(own.op_type,), cause=cause, evidence=evidence,
+        confidence="repaired", at=explanation.at, keep=tuple(names),
+    )  # fmt: skip
+    return dataclasses.replace(explanation, state="culprits", culprits=(culprit,), overlap=None, passes=False)
+
+
+# Settings that may mend an error, each run like a set of kept operators and offered by the same rule.
+#
+# Known remedies of a cause: another calibration, a scale for each channel, an epsilon that the type can hold. What
+# leaves every operator in the low precision is offered before what keeps some of them out of it, where it does as much.
+# And where the target computes in the model's own types, which an optimising compiler may round in other places:
+# options with which it computes as its baseline does. One that mends the error is what it came of.
+
+_SAMPLES = 1 << 30
+"""Bytes of compared tensors up to which they are tried on further inputs too."""
+
+
+def list_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
+    """Return what the target's backend knows to try for these culprits."""
+    knows = opening.capabilities.remedies
+    if knows is None or opening.mode is None or opening.recording:  # what was recorded takes no setting
+        return ()
+    return knows.remedies(opening.spec, culprits, base.spec)
+
+
+def _run_in_turn(
+    opening: Opening, found: Sequence[Remedy], criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
+    calibrating: Sequence[Feeds], folder: Path, patience: float, beside: Session | None = None,
+) -> tuple[ToKeep, Remedy, Evaluation] | str:  # fmt: skip
+    """Run settings one after the other, up to the first that holds; return what came of the one that did most.
+
+    It is as it is pasted, with what it brought: it halves the error and leaves most of the low precision in place,
+    twice and on the other inputs too. Where none is to be offered, of the best, "none"; why the last did not run where
+    none did.
+
+    found: see ``list_remedies``. samples: the inputs of the comparison, then others. patience: seconds after which no
+    further one is run. beside: the target as it is, where runs may be timed beside it."""
+    named = {one.name or format_settings(opening.settings, one.settings): one for one in found}
+    trials = Trials(
+        opening, lambda names: {key: value for name in names for key, value in named[name].settings.items()}, criterion,
+        calibrating, folder, ran=True,
+    )  # fmt: skip
+    begun, ran, failed = time.monotonic(), dict[str, Evaluation](), ""
+
+    def told(name: str) -> ToKeep:
+        unit, keys = (UNCOMPILED, named[name].modules) if named[name].modules else (ENGINE_OPTION, (name,))
+        return ToKeep(unit=unit, keys=keys, of=len(named))
+
+    def is_offered(name: str) -> bool:
+        known = rule.was is not None and ran[name].executed is not None and not named[name].wide
+        return rule.helps(ran[name]) and not (known and gives_up_most(rule.was, ran[name].executed, 0, 1))
+
+    for name in named:
+        if ran and time.monotonic() - begun > patience:
+            break
+        one = trials.run([name], samples, timed=False)
+        if not one.errors:
+            failed = one.text
+            continue
+        ran[name] = one
+        if one.held[0] and is_offered(name):
+            break
+    ordered = sorted(ran, key=lambda name: (not ran[name].held[0], ran[name].sizes[0]))
+    for name in filter(is_offered, ordered):
+        again = trials.run([name], samples, timed=False, beside=beside)
+        if rule.confirms(ran[name].sizes[0], again):
+            settings = dict(named[name].settings)
+            typed = dataclasses.replace(
+                told(name), option=format_settings(opening.settings, settings), settings=settings,
+                text=named[name].text, replaced=tuple(key for key in settings if key in opening.spec.options),
+            )  # fmt: skip
+            return rule.told(typed, again, runs=len(ran)), named[name], again
+    if not ran:
+        return failed
+    best = ordered[0]
+    return rule.told(told(best), ran[best], runs=len(ran), state="none"), named[best], ran[best]
+
+
+def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
+    """Choose between a kept set and a remedy: return what is offered first, with the other beside it.
+
+    What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error. An
+    accusation that a kept set refutes stands with that set.
+
+    found: what is pasted, and whether it keeps operators wider."""
+    remedy, keeps = found or (None, False)
+    if kept is None or remedy is None:
+        return kept if remedy is None else remedy
+    if kept.state not in ("mended", "lessened"):
+        return remedy if kept.in_vain is None else kept
+    if kept.state == remedy.state == "mended":
+        first = not keeps
+    else:
+        better = kept.state != "mended" and (remedy.after or 0.0) < (kept.after or 0.0)
+        first = remedy.state == "mended" or better
+    if first and kept.in_vain is None:
+        return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
+    return dataclasses.replace(kept, beside=(*kept.beside, remedy))
+
+
+def _is_open(culprit: Culprit, target: Opening) -> bool:
+    """Return whether a remedy may tell the cause: where the target runs the file's own types, or an operator that the
+    file has quantised, what it does otherwise than the file says looks like an operator's own arithmetic, or like a
+    cause whose experiment could not run."""
+    known = CAUSES[culprit.cause]
+    untried = known.undone is not None and "left" not in culprit.evidence
+    as_in_file = not is_narrow(target.precision) or any(map(QUANTISED.search, culprit.op_types))
+    return known.is_open(culprit.evidence) or (as_in_file and (untried or known.is_its_own))
+
+
+def prove_by_remedy(
+    explanation: Explanation, introduced: Mapping[str, float], base: Opening, target: Opening,
+    again: Callable[[Mapping[str, Any]], Pasted], whole: Mapping[str, int] = MappingProxyType({}),
+) -> Explanation:  # fmt: skip
+    """Return the explanation, with the cause that a remedy proves: for the culprits of which no other is known, and
+    most of whose own error goes with it.
+
+    introduced: own errors by tensor, relative L2; of whole numbers the share that differs, whole: how many there are.
+    again: the comparison with further settings of the target's; a recorded baseline has none."""
+    asked = [_is_open(one, target) for one in explanation.culprits]
+    if base.recording or not any(asked):
+        return explanation
+    for remedy in list_remedies(target, explanation.culprits, base):
+        if not remedy.cause:
+            continue
+        try:
+            left = again(remedy.settings).introduced
+        except PrecisionDebugError:
+            continue  # an engine that fails with it costs no finished comparison
+        switch = format_settings(target.settings, remedy.settings)
+        culprits = tuple(
+            _prove_cause(one, introduced, left, remedy, switch, whole) if is_open else one
+            for one, is_open in zip(explanation.culprits, asked, strict=True)
+        )
+        explanation = dataclasses.replace(explanation, culprits=culprits)
+    return explanation
+
+
+def _prove_cause(
+    culprit: Culprit, introduced: Mapping[str, float], left: Mapping[str, float], remedy: Remedy, switch: str,
+    whole: Mapping[str, int],
+) -> Culprit:  # fmt: skip
+    before, after = introduced.get(culprit.name), left.get(culprit.name)
+    if before is None or after is None or after > LEFT * before:
+        return culprit
+    evidence: dict[str, Any] = {**remedy.evidence, "switch": switch, "before": before, "after": after}
+    if elements := whole.get(culprit.name):
+        differed, differ = (round(share * elements) for share in (before, after))
+        evidence = {"switch": switch, "differed": differed, "differ": differ, "elements": elements}
+    return dataclasses.replace(culprit, cause=remedy.cause, evidence=evidence)
+
+
+# Settings with which an engine computes as its baseline does.
+
+def with_agreement(
+    explanation: Explanation, spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, feed_set: FeedSet,
+    folder: Path, *, sample: int, begun: Callable[[], None] = lambda: None,
+) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
+    """Return the explanation, with what the error came of where a setting proves it; and that setting, with what it
+    brought.
+
+    Of a target that computes in the model's own types, beside the same model in the same framework. None where the
+    outputs pass, or there is nothing to try; an engine that fails with it costs no finished comparison. begun: told
+    before the first is run.
+    """
+    knows = target.opening.capabilities.agreeing
+    fails = explanation.state == "culprits" or is_of_many(explanation)
+    same = (
+        not subject.two_files
+        and not is_across_frameworks(base.opening, target.opening)
+        and base.opening.backend is not None
+    )
+    if knows is None or not fails or not same or subject.is_step or target.opening.precision != MODEL:
+        return explanation, None
+    judging = make_judging(spec, subject, explanation, target.opening.precision)
+    if judging is None or judging.found.passes or any(one.cause == "random" for one in explanation.culprits):
+        return explanation, None
+    blamed = [one.inside or (one.name,) for one in explanation.culprits]
+    choices = knows.agreements(target.opening.spec, subject.tensors, blamed)
+    if not choices:
+        return explanation, None
+    work = _count_bytes(subject)
+    if work > _LARGE and spec.explain != "full":
+        why = say("fix_setting_large", gigabytes=work / 1e9)
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), state="not tried", why=why)
+    begun()
+    opening = dataclasses.replace(target.opening, comparer=None)
+    room = folder / "agreeing"
+    room.mkdir(exist_ok=True)
+    others = iterate_further_samples(spec, base, target, judging.criterion, feed_set, sample)
+    samples, before = zip((judging.first, judging.found.error), *(others if work <= _SAMPLES else ()), strict=True)
+    exact = _run_exact(opening, subject.feeds)
+    if exact is not None:
+        samples = (*samples, dataclasses.replace(judging.first, values=exact))
+    ran = _run_in_turn(
+        opening, choices, judging.criterion, samples,
+        FixRule(before=before, allowed=judging.criterion.allowed, slices=judging.criterion.in_slices),
+        feed_set.for_target().calibrating, room, PATIENT if spec.explain == "full" else PATIENCE,
+    )  # fmt: skip
+    if isinstance(ran, str):
+        why = say("fix_setting_failed", detail=ran)
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), state="not tried", why=why)
+    kept, chosen, last = ran
+    if exact is not None:
+        kept = dataclasses.replace(kept, exact=_measure_against_exact(judging, samples[-1], last.sizes[-1]))
+    return _blame_setting(explanation, kept, chosen), kept
+
+
+def _run_exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
+    """Return the outputs of the same model in float64; None where its backend has no such mode, or it does not run."""
+    if target.backend is None:
+        return None
+    known, ending = target.backend, registry.suffix(target.spec.model)
+    found = next(
+        (mode for mode in known.run_modes
+         if mode.precision == "float64" and ending in mode.suffixes and known.availability(mode.name).ok), None,
+    )  # fmt: skip
+    if found is None:
+        return None
+    try:
+        session = target.in_mode(found.name).open([feeds])
+        try:
+            return run_outputs(session, feeds, found.name)
+        finally:
+            session.close()
+    except PrecisionDebugError:
+        return None
+
+
+def _blame_setting(explanation: Explanation, kept: ToKeep, chosen: Remedy) -> Explanation:
+    """Return what one setting mends has one cause: the first culprit stands for all."""
+    if kept.state != "mended" or not chosen.cause or not explanation.culprits:
+        return explanation
+    evidence: dict[str, Any] = {
+        **chosen.evidence, "switch": chosen.name, "before": math.inf if kept.before is None else kept.before,
+        "after": kept.after, "count": len(explanation.culprits),
+    }  # fmt: skip
+    if kept.exact:
+        evidence |= {"exact_base": kept.exact[0], "exact_target": kept.exact[1]}
+    first = explanation.culprits[0]
+    proven = dataclasses.replace(first, cause=chosen.cause, evidence=evidence, keep=(first.name,), amplifier="")
+    return dataclasses.replace(explanation, culprits=(proven,))
+
+
+def _measure_against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float, ...]:
+    """Return the errors of the baseline, of the target and of the target with something chosen; () where one is not
+    finite."""
+    criterion = judging.criterion
+    base = {there: judging.first.values[name] for name, there in criterion.pairs.items()}
+    found = (criterion.judge(exact, base).error, criterion.judge(exact, judging.got).error, then)
+    return found if all(map(math.isfinite, found)) else ()

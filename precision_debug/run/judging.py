@@ -1,42 +1,38 @@
-"""Decide whether something that was tried helps: on a comparison's inputs, and on ones that were held out."""
+"""Decide whether something that was tried helps: on a comparison's inputs, on ones that were held out, and in the
+command that has it pasted."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from .. import registry
+from .. import events, registry
 from ..errors import InputError, PrecisionDebugError
 from ..explain import Subject, bound_of
 from ..feeds import FeedSet
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..reasons import NOTHING, Reason, say
-from ..records import Explanation, RunSpec
-from ..search.fix import ToKeep
-from ..search.request import SearchRequest
+from ..records import Culprit, Explanation, ModelFiles, Row, RunSpec, Status
+from ..search.fix import SearchRequest, ToKeep
 from ..settings.options import parse_allowed_drop
-from .criterion import Criterion, Sample, list_lost, with_drop
+from .criterion import Criterion, Sample, Verdict, list_lost, with_drop
 from .inputs import load_feeds
+from .journal import read_events
 from .plan import Opening, RunPlan
 from .side import OpenSide
 from .trials import run_outputs
 
 __all__ = [
-    "Judging",
-    "Pair",
-    "does_metric_ask",
-    "find_step_fixes",
-    "is_random",
-    "iterate_further_samples",
-    "make_held_out_feeds",
-    "make_judging",
-]
+    "CompareAgain", "Judging", "Pair", "Pasted", "as_pasted", "does_metric_ask", "find_step_fixes", "is_open",
+    "is_random", "iterate_further_samples", "make_held_out_feeds", "make_judging", "read_pasted",
+]  # fmt: skip
 
 
 # Inputs that a search does not see, so that what it finds is no accident of those that it does.
@@ -106,15 +102,12 @@ _OTHERS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Judging:
-    """first: the comparison's own inputs. got: what the target gave there, copied; passes, error, outputs: what it
-    came to (see Verdict)."""
+    """first: the comparison's own inputs. got: what the target gave there, copied; found: what it came to."""
 
     criterion: Criterion
     first: Sample
     got: Mapping[str, Any]
-    passes: bool
-    error: float
-    outputs: float | None = None
+    found: Verdict
 
 
 def does_metric_ask(spec: RunSpec, explanation: Explanation | None) -> bool:
@@ -147,16 +140,13 @@ def make_judging(
     got = _copy_values(subject.target_outputs, pairs.values())
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return None
-    found = criterion.judge(first, got)
-    return Judging(
-        criterion=criterion, first=first, got=got, passes=found.passes, error=found.error, outputs=found.outputs
-    )
+    return Judging(criterion=criterion, first=first, got=got, found=criterion.judge(first, got))
 
 
 def iterate_further_samples(
     spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, feed_set: FeedSet, sample: int,
     labels: Callable[[int], Any] = lambda _sample: None,
-) -> Iterator[tuple[Sample, float | None]]:  # fmt: skip
+) -> Iterator[tuple[Sample, float]]:  # fmt: skip
     """Further samples, each with its error where nothing is kept; up to the first that a session refuses. labels: of a
     sample of the feeds, where a metric judges: then inputs that have none are left out."""
     if criterion.metric is not None and len(feed_set.feeds) < 2:
@@ -185,3 +175,81 @@ def _make_other_inputs(
 def _copy_values(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Of outputs, those with these names: the others may lie on a device, and are many in a training step."""
     return {name: np.array(as_array(values[name], name=name)) for name in names if name in values}
+
+
+# What comes of a comparison that is run once more with something kept, as its command would be with the option.
+
+class CompareAgain(Protocol):
+    """What comes of one more comparison."""
+
+    def __call__(
+        self, settings: Mapping[str, Any], model: ModelFiles | None = None, /, *, explained: bool = True
+    ) -> Pasted:
+        """settings: further ones of the target's. model: what the target runs, None: its own. Raises
+        PrecisionDebugError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pasted:
+    """explanation: None where nothing was explained. failing: the first tensor that fails by the given tolerance.
+    errors: relative L2 of each tensor that was compared and is of one shape, by the baseline's name. introduced: what
+    each operator added itself, as far as that was measured."""
+
+    explanation: Explanation | None = None
+    failing: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    introduced: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def culprits(self) -> Sequence[Culprit]:
+        return () if self.explanation is None else self.explanation.culprits
+
+    def passes(self, *, strict: bool) -> bool | None:
+        """Return whether the command would end with status 0, as far as its numbers decide.
+
+        By the tolerance of every tensor, or by what its outputs may be off, see ``Report.verdict``. None: that was not
+        found out."""
+        if strict:
+            return not self.failing
+        known = self.explanation
+        return None if known is None or known.state == "unknown" else known.state == "healthy" or known.passes
+
+
+def read_pasted(journal: Path) -> Pasted:
+    """Of a comparison that has ended, from its journal."""
+    explanation: Explanation | None = None
+    rows: dict[int, Row] = {}
+    introduced: dict[str, float] = {}
+    for event in read_events(journal, events.Explained, events.RowDone, events.Again, events.IntroducedErrors):
+        if isinstance(event, events.Explained):
+            explanation = event.explanation
+        elif isinstance(event, events.RowDone):
+            rows[event.row.index] = event.row
+        elif isinstance(event, events.IntroducedErrors):
+            introduced = {one.name: one.size for one in event.tensors if one.size is not None}
+        else:
+            rows.clear()
+    failing = (row.name for _, row in sorted(rows.items()) if row.status is Status.FAIL)
+    errors = {row.name: row.relative_l2 for row in rows.values() if row.relative_l2 is not None}
+    return Pasted(explanation=explanation, failing=next(failing, ""), errors=errors, introduced=introduced)
+
+
+def is_open(tried: ToKeep, *, strict: bool, of_one: float, of_many: float) -> bool:
+    """Return whether the error at the outputs leaves open what the verdict of the command with a fix is.
+
+    What is left passes if nobody makes most of it, and a tolerance that was given holds for every tensor. of_one,
+    of_many: up to which an error is as expected that one operator makes, or many."""
+    if strict:
+        return tried.state == "mended"
+    return tried.judged is not None and of_one < tried.judged <= of_many
+
+
+def as_pasted(tried: ToKeep, ran: Pasted, *, strict: bool) -> ToKeep:
+    """With the verdict of the command that has the option."""
+    passes, found = ran.passes(strict=strict), ran.explanation
+    named = found.culprits[0].name if found is not None and found.culprits else ""
+    state = tried.state if strict or passes is None else "mended" if passes else "lessened"
+    return dataclasses.replace(
+        tried, state=state, pasted=passes, blamed="" if passes else ran.failing if strict else named,
+        bound=None if found is None else found.allowed,
+    )  # fmt: skip

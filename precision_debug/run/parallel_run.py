@@ -26,12 +26,11 @@ from ..reasons import say
 from ..records import RunSpec, TensorMeta
 from ..safety.untrusted import refuse_special
 from ..settings.options import Workers
-from .child import make_error
 from .content import digest_contents, digest_feeds, digest_value, digest_weights
 from .inputs import load_feeds
 from .journal import Journal
 from .locked_folder import LOG
-from .part_runner import Plain
+from .part_runner import Plain, check_answer
 from .plan import make_plan
 from .pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .samples import find_worst_sample, finish_scores
@@ -188,7 +187,7 @@ def _open_first_worker(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
     while True:
         try:
             worker = pool.start()
-            return worker, _check_events(worker.ask([]))
+            return worker, check_answer(worker.ask([]))
         except WorkerLost as error:
             tries += 1
             if tries == _TRIES:
@@ -280,14 +279,14 @@ class _Run:
             try:
                 if self.worker is None:
                     self.worker = self._started()
-                return _check_events(self.worker.ask(part))
+                return check_answer(self.worker.ask(part))
             except WorkerLost:
                 self.worker = None
         raise BackendCrash(say("workers_lost", count=_TRIES), where=self._spec.run_mode, hint=say("fewer_workers"))
 
     def _started(self) -> Worker:
         worker = self._pool.start()
-        _check_events(worker.ask([]))
+        check_answer(worker.ask([]))
         return worker
 
     def _work(self, worker: Worker | None) -> None:
@@ -300,7 +299,7 @@ class _Run:
                 try:
                     if worker is None:
                         worker = self._started()
-                    found = _check_events(worker.ask(part))
+                    found = check_answer(worker.ask(part))
                 except WorkerLost as error:
                     worker = None
                     if tries + 1 >= _TRIES:
@@ -359,14 +358,6 @@ def _iterate_parts(samples: list[int], workers: int) -> Iterator[list[int]]:
         if place == len(samples) or samples[place] != samples[place - 1] + 1 or place - start == most:
             yield [samples[start], samples[place - 1] + 1]
             start = place
-
-
-def _check_events(found: list[Plain]) -> list[Plain]:
-    """Return the events; raises what a worker failed with."""
-    event = events.read(found[-1]) if found else None
-    if isinstance(event, events.Failure):
-        raise make_error(event)
-    return found
 
 
 def _write(journal: Journal, plain: Plain) -> None:

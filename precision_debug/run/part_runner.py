@@ -18,14 +18,22 @@ from ..numbers.cores import take_share
 from ..records import RunSpec
 from ..safety import import_path
 from . import pipeline
-from .child import as_ours, make_failure_event
+from .child import as_ours, make_error, make_failure_event
 from .journal import Journal
 
-__all__ = ["PartRunner", "Plain", "start"]
+__all__ = ["PartRunner", "Plain", "check_answer", "start"]
 
 
 Plain = dict[str, Any]
 """An event as JSON values."""
+
+
+def check_answer(found: list[Plain]) -> list[Plain]:
+    """Return a worker's events; raises what it failed with."""
+    event = events.read(found[-1]) if found else None
+    if isinstance(event, events.Failure):
+        raise make_error(event)
+    return found
 
 
 class _QueueJournal(Journal):

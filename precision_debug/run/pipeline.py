@@ -24,9 +24,9 @@ from .explaining import explain_sample, judge_unseen
 from .faulty_pass import with_stopping_pass
 from .inputs import load_feeds, store_inputs
 from .journal import Journal
+from .judging import Pasted, read_pasted
 from .open_pair import Apart, Comparing, open_pair, record, refuse_lockstep
 from .open_pair_run import OpenPair
-from .pasted import Pasted, read_pasted
 from .plan import RunPlan, find_side, make_plan
 from .repetition import Repetition
 from .samples import OneSample, Samples

@@ -21,7 +21,7 @@ from ..reasons import say
 from ..records import RunSpec
 from ..report.outputs import make_ready
 from ..safety.untrusted import is_utf8
-from ..search.request import SearchRequest
+from ..search.fix import SearchRequest
 from ..settings.options import Workers
 from . import child as children
 from .child import Stopping, watch_signals

@@ -199,12 +199,9 @@ def find_keepable(
         return ToKeep(why=say("recorded_tensors"))
     try:
         keep = target.keep()
-    except PrecisionDebugError as error:
-        return ToKeep(modes=_list_other_modes(target), why=as_reason(error.what))
-    if keep is None:
-        return ToKeep(modes=_list_other_modes(target))
-    known = None
-    try:
+        if keep is None:
+            return ToKeep(modes=_list_other_modes(target))
+        known = None
         if foreign:
             there = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
             known = {name: meta.origin or meta.name for name, meta in there.items()}

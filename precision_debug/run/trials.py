@@ -19,9 +19,8 @@ from ..numbers.arrays import as_array
 from ..protocols import Feeds, Handed, Session, demand
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
-from ..search.fix import Evaluation
+from ..search.fix import Evaluation, limit_of
 from ..search.offer import finite_or_none
-from ..search.request import limit_of
 from ..settings import CALIBRATED, without_saving
 from ..settings.options import parse_allowed_drop
 from .criterion import SAVED_AS, Criterion, Sample, Verdict, choose_save_setting, largest_error

@@ -18,7 +18,7 @@ from ..numbers.number_types import QUANTISED
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import Doubt, Explanation, InputMeta, RunSpec
-from ..search.request import SearchRequest
+from ..search.fix import SearchRequest
 from ..settings.options import parse_variants
 from .criterion import Sample
 from .judging import is_random, make_held_out_feeds, make_judging
@@ -108,7 +108,7 @@ def _measure_unseen_errors(
             found = judging.criterion.judge(other, got)
             errors.append(found.error if found.outputs is None else found.outputs)
             passes &= found.passes
-    here = judging.error if judging.outputs is None else judging.outputs
+    here = judging.found.error if judging.found.outputs is None else judging.found.outputs
     return _Unseen(here=here, there=errors, passes=passes) if errors else None
 
 

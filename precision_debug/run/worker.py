@@ -25,7 +25,7 @@ from ..codec import decode
 from ..errors import OutputError, PrecisionDebugError
 from ..records import RunSpec
 from ..safety import import_path
-from ..search.request import SearchRequest
+from ..search.fix import SearchRequest
 from ..settings.options import Workers
 from . import child, pipeline
 from .child import as_ours, make_failure_event

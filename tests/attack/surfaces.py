@@ -35,7 +35,7 @@ from precision_debug.run.criterion import CheckCommand
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.parallel_run import Checkpoint, execute
 from precision_debug.safety.untrusted import make_visible
-from precision_debug.search.request import SearchRequest
+from precision_debug.search.fix import SearchRequest
 from precision_debug.settings.options import Workers
 from precision_debug.testing.thresholds import Thresholds, find_complaint
 

@@ -24,7 +24,7 @@ from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.trials import Trials
-from precision_debug.search.request import SearchRequest
+from precision_debug.search.fix import SearchRequest
 
 
 def search_here(way: str, mode: str, model: str, folder: Path) -> None:

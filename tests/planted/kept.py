@@ -26,8 +26,7 @@ from precision_debug.events import FixFound
 from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.search.fix import Fix
-from precision_debug.search.request import SearchRequest
+from precision_debug.search.fix import Fix, SearchRequest
 
 __all__ = ["CASES", "Case", "Least", "least_of", "searched", "show", "smaller_sets", "units_of"]
 

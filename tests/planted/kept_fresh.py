@@ -31,9 +31,8 @@ from precision_debug.run.inputs import load_feeds
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.plan import Opening, make_plan
 from precision_debug.run.side import count_executed
-from precision_debug.search.fix import Fix
+from precision_debug.search.fix import Fix, SearchRequest
 from precision_debug.search.offer import does_stay_low
-from precision_debug.search.request import SearchRequest
 from precision_debug.search.units import Units
 
 __all__ = ["CASES", "Planted", "brute", "searched"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,23 +17,15 @@ from ...errors import OutputError, RecordingError
 from ...events import Evaluated, Event, Trying, to_plain_event
 from ...reasons import Reason, say
 from ...records import RunSpec
-from ...run.content import digest_command, digest_contents, digest_named, digest_value
+from ...report.model import Report
+from ...run import pipeline
+from ...run.content import digest_command, digest_contents, digest_named, digest_value, report_of_journal
 from ...run.journal import Journal, read_events
-from ...search.fix import Evaluation
-from ...search.request import SearchRequest
+from ...search.fix import Evaluation, SearchRequest
 
 __all__ = [
-    "BEGIN_ANEW",
-    "HELD_OUT",
-    "JOINED",
-    "ROUGH",
-    "TRADE",
-    "Evaluations",
-    "describe_evaluation",
-    "is_counted",
-    "is_rough",
-    "make_search_key",
-    "note_crash",
+    "BEGIN_ANEW", "HELD_OUT", "JOINED", "ROUGH", "TRADE", "Evaluations", "compare_once",
+    "describe_evaluation", "is_counted", "is_rough", "make_search_key", "note_crash",
 ]  # fmt: skip
 
 BEGIN_ANEW = "remove it to start over"
@@ -190,3 +183,17 @@ def _find_running_command() -> str:
         begun = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         return f"{os.getppid()} {begun}"
     return ""
+
+
+def compare_once(spec: RunSpec, path: Path, room: Path, *, shown: bool = True) -> Report:
+    """Return a comparison; of an earlier search its journal, in ``path``. room: a folder for temporary files.
+    shown: see ``pipeline.execute``.
+
+    Raises PrecisionDebugError."""
+    if not path.exists():
+        room.mkdir(exist_ok=True)
+        fresh = room / path.name  # which goes with the run's folder, however that ends
+        with Journal(fresh) as journal:
+            pipeline.execute(spec, journal, folder=room, fixes=False, shown=shown)
+        shutil.move(fresh, path)
+    return report_of_journal(path, hint=BEGIN_ANEW)

@@ -20,15 +20,14 @@ from ...errors import BackendCrash, BackendError, UsageError
 from ...protocols import Feeds
 from ...reasons import say
 from ...records import RunSpec, Slices
-from ...run.child import as_ours, make_error, make_failure_event
+from ...run.child import as_ours, make_failure_event
 from ...run.criterion import Criterion, Sample
 from ...run.locked_folder import LOG
-from ...run.part_runner import Plain
+from ...run.part_runner import Plain, check_answer
 from ...run.plan import make_plan, make_stage_spec
 from ...run.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from ...run.trials import Trials
-from ...search.fix import Evaluation
-from ...search.request import SearchRequest
+from ...search.fix import Evaluation, SearchRequest
 from ...settings.options import Workers
 
 __all__ = ["Prefetcher", "SetRunner", "Setup", "make_pool"]
@@ -96,7 +95,7 @@ class Prefetcher:
     def _run(self, number: int, keys: Keys) -> Evaluation:
         worker = self._ready(number)
         try:
-            event = _check_answer(worker.ask(["run", number, list(keys)]))
+            event = events.read(check_answer(worker.ask(["run", number, list(keys)]))[-1])
         except WorkerLost as error:
             self._own.worker, mode = None, self._setups[number].mode
             return Evaluation(kept=keys, mode=mode, passes=False, text=str(error))
@@ -111,9 +110,9 @@ class Prefetcher:
             try:
                 if getattr(own, "worker", None) is None:
                     own.worker, own.known = self.pool.start(), set[int]()
-                    _check_answer(own.worker.ask([]))
+                    check_answer(own.worker.ask([]))
                 if number not in own.known:
-                    _check_answer(own.worker.ask(["setup", number, self._setups[number].text()]))
+                    check_answer(own.worker.ask(["setup", number, self._setups[number].text()]))
                     own.known.add(number)
                 found: Worker = own.worker
                 return found
@@ -122,14 +121,6 @@ class Prefetcher:
                 if lost >= _TRIES or self._closed:
                     what = say("workers_lost_opening", count=lost, why=str(error))
                     raise BackendCrash(what, where=self._setups[number].mode, hint=say("fewer_workers")) from error
-
-
-def _check_answer(found: Sequence[dict[str, object]]) -> events.Event | None:
-    """Return the last event; raises what a worker failed with."""
-    event = events.read(found[-1]) if found else None
-    if isinstance(event, events.Failure):
-        raise make_error(event)
-    return event
 
 
 # What runs a set wherever it is asked to: in a child of this process, or an actor of a Ray cluster.

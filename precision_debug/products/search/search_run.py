@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import operator
 import shutil
+import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from ... import events
-from ...errors import BackendUnavailable, PrecisionDebugError, UsageError
+from ...errors import BackendError, BackendUnavailable, PrecisionDebugError, UsageError
 from ...feeds import FeedSet
-from ...protocols import Executed, InRegions, Keep
+from ...ownership import choose_free_folder, is_ours, list_foreign_names, remember
+from ...protocols import Executed, Handed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
@@ -26,13 +29,10 @@ from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, make_stage_spec
 from ...run.to_keep import format_settings
 from ...run.trials import Trials
-from ...search.fix import Artefact, Evaluation, Fix, TradePoint
-from ...search.growing import ENGINES, search_along_data
-from ...search.offer import FixRule, JudgedSet, counts, list_unbettered
-from ...search.oracle import Oracle, Spent
-from ...search.ranking import Group, describe_kept_units
-from ...search.request import SearchRequest
-from ...search.strategy import FoundSet, find_predicted, minimise
+from ...search.fix import Artefact, Evaluation, Fix, SearchRequest, TradePoint
+from ...search.offer import FixRule, JudgedSet, Oracle, Spent, list_unbettered
+from ...search.ranking import Group, describe_kept_units, rank_groups
+from ...search.strategy import ENGINES, FoundSet, Rank, find_predicted, minimise, search_along_data
 from ...search.units import Units
 from ...settings.options import Workers
 from .evaluations import (
@@ -41,14 +41,13 @@ from .evaluations import (
     ROUGH,
     TRADE,
     Evaluations,
+    compare_once,
     describe_evaluation,
     is_counted,
     is_rough,
     make_search_key,
 )
-from .hand_over import hand_over
 from .prefetch import Prefetcher, Setup, make_pool
-from .ranked import Ranker, compare_once
 from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]
@@ -129,8 +128,7 @@ class _Search:
         self.setups: dict[tuple[str, str], int] = {}
         self.marks = spec.marks
         self.level = spec.explain
-        self.tried = self.on_engine = 0
-        self.rankers: list[Ranker] = []
+        self.tried = self.on_engine = self.rankings = self.held = 0
         self.counted: set[tuple[str, tuple[str, ...], str]] = set()
         self.notes: list[Reason] = []
         self.oracles: dict[str, Oracle] = {}
@@ -169,8 +167,7 @@ class _Search:
         self.unseen.seen = _with_errors(seen, low)
         self.samples = self.unseen.seen
         self.unseen.now = self._with_low(trials, self.unseen.now)
-        found, checks = self._found(trials, report)
-        self.journal.write(events.FixFound(fix=self._fix(trials, found, low, checks)))
+        self.journal.write(events.FixFound(fix=self._fix(trials, self._found(trials, report), low)))
 
     def _compared(self) -> Report:
         """Return the comparison with nothing kept; of an earlier search its journal."""
@@ -284,28 +281,20 @@ class _Search:
         self.setups[trials.mode, what] = self.ahead.prepared(setup)
         return self.setups[trials.mode, what]
 
-    def _ranked(self, mode: str, keep: Keep, first: Report | None) -> Ranker:
-        ranker = Ranker(
-            spec=self.spec, mode=mode, keep=keep, units=self.units, known=self.known,
-            folder=self.folder, level=self.level, marks=self.marks, first=first,
-        )  # fmt: skip
-        self.rankers.append(ranker)
-        return ranker
-
     # the search -------------------------------------------------------------------------------------------------
 
-    def _found(self, trials: Trials, report: Report) -> tuple[FoundSet, list[tuple[bool, ...]]]:
-        """Return the answer, and what it does on held-out samples."""
+    def _found(self, trials: Trials, report: Report) -> FoundSet:
+        """Return the answer, checked on held-out samples."""
         as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
         samples, start = self.samples, None if as_it_is else self._simulated()
-        checks, larger = list[tuple[bool, ...]](), list[frozenset[int]]()
+        larger, first = list[frozenset[int]](), None if self.keep.simulation else report
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
             while True:
                 oracle, rough = self._oracle(trials, samples, what), None
                 if trials.calibrates and not self.asked.check:  # a command knows what it wants of what is saved
                     rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
-                rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
+                rank = functools.partial(_rank, self, self.spec.run_mode, self.keep, first)
                 if isinstance(self.keep, InRegions) and not self.asked.check:
                     found = _search_regions(oracle, self.units, self.groups or rank, start)
                 else:
@@ -314,22 +303,20 @@ class _Search:
                     break
                 self.alone = True  # what takes none but itself out of the low precision is more than everything
             if not self.unseen.checks(found.state):
-                return found, checks
+                return found
             assert found.kept is not None
-            missed = self._missed(trials, found.kept, what, checks)
+            missed = self._missed(trials, found.kept, what)
             if found.state == "diffuse" or not missed:
-                return found, checks
+                return found
             again = self._known(trials, found.kept, self._checking)
             if turn == 2 or (found.kept and self.unseen.is_far_from(missed, again, self.criterion)):
                 break
             self.unseen.learn(missed[0])  # which is searched for too, once or twice
             self.unseen.now = self._with_low(trials, self.unseen.now)
             samples, start, larger = self.unseen.seen, found.kept or None, oracle.list_larger(found.kept)
-        return dataclasses.replace(found, state="diffuse"), checks
+        return dataclasses.replace(found, state="diffuse")
 
-    def _missed(
-        self, trials: Trials, kept: frozenset[int], what: str, checks: list[tuple[bool, ...]]
-    ) -> list[Sample]:  # fmt: skip
+    def _missed(self, trials: Trials, kept: frozenset[int], what: str) -> list[Sample]:
         """Return the samples that the search did not see, or has used already, on which a set does not hold."""
         held = self._others(trials, kept, what)
         checked = list(zip(self.unseen.now, held, strict=False))
@@ -337,7 +324,7 @@ class _Search:
             self.unseen.now[-len(more) :] = more
             found = self._evaluate(trials, kept, more, f"{HELD_OUT} {self.unseen.portion}, {len(more)} more").held
             checked += zip(more, found, strict=False)
-        checks.append(tuple(holds for _, holds in checked))
+        self.held = sum(holds for _, holds in checked)
         if self.unseen.used:
             again = self._evaluate(trials, kept, self.unseen.used, f"held out before {self.unseen.portion}").held
             checked += zip(self.unseen.used, again, strict=False)
@@ -376,7 +363,7 @@ class _Search:
                 self.notes.append(say("simulation_unlike", mode=mode, simulated=simulated, real=real))
                 return None
             self.simulation = mode
-            rank = self._ranked(mode, keep, None)
+            rank = functools.partial(_rank, self, mode, keep, None)
             if isinstance(self.keep, InRegions):  # the engine makes it smaller: what holds here may not hold there
                 kept, self.groups = find_predicted(oracle, rank)
                 return kept
@@ -411,7 +398,7 @@ class _Search:
         allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
         return oracle.best_trade(allowed)
 
-    def _fix(self, trials: Trials, found: FoundSet, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
+    def _fix(self, trials: Trials, found: FoundSet, low: Evaluation) -> Fix:
         kept = found.kept or frozenset()
         whole = self._known(trials, range(len(self.units)))
         ran = whole.executed if whole is not None else None
@@ -429,17 +416,16 @@ class _Search:
             joined = self._joined(trials, kept)
             keys = self.units.keys(kept | joined)
             every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
-            artefacts = hand_over(trials, self.keep, self.units, keys, every, Path(self.asked.artefacts), self.journal)
+            artefacts = _hand_over(trials, self.keep, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, JOINED if joined else "").obeyed
         elif best:
             keys, goal = self.units.keys(best), self._error_of(trials, best)
             home = Path(self.asked.artefacts)
-            artefacts = hand_over(trials, self.keep, self.units, keys, self.samples, home, self.journal, goal)
+            artefacts = _hand_over(trials, self.keep, self.units, keys, self.samples, home, self.journal, goal)
         for path in self.asked.save.values() if not artefacts else ():
             self.notes.append(say("search_wrote_nothing", path=path))
         trade = self._traded(trials, found, best) if found.state != "not needed" else ()
-        held = sum(checks[-1]) if checks else 0
         learnt = len(self.unseen.seen) - len(self.samples)
         if learnt:
             self.notes.append(say("held_out_used", count=learnt + len(self.unseen.used)))
@@ -448,13 +434,13 @@ class _Search:
             state=found.state, kept=describe_kept_units(self.units, kept, found.groups),
             joined=describe_kept_units(self.units, joined), units=self.units.operators, unit=self.keep.unit,
             evaluations=self.tried, on_engine=self.on_engine, again=self.known.again,
-            rankings=sum(ranker.count for ranker in self.rankers), builds=1 + trials.opened, simulation=self.simulation,
+            rankings=self.rankings, builds=1 + trials.opened, simulation=self.simulation,
             before=low.error if first is None else first, after=after, slices=self.criterion.in_slices,
             limit=self.criterion.words, minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used),
-            held=held, held_out=len(self.unseen.now), trade=trade, artefacts=artefacts, obeyed=obeyed,
-            was=counts(self.was), still=None if known is None else counts(known.executed),
+            held=self.held, held_out=len(self.unseen.now), trade=trade, artefacts=artefacts, obeyed=obeyed,
+            was=self.was and self.was.counts, still=None if known is None else known.told.executed,
             whole=None if whole is None else whole.error, whole_passes=whole is not None and whole.passes,
-            whole_still=counts(ran), best=describe_kept_units(self.units, best, found.groups),
+            whole_still=ran and ran.counts, best=describe_kept_units(self.units, best, found.groups),
             best_error=self._error_of(trials, best) if best else None,
             best_option=format_settings(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
@@ -520,6 +506,35 @@ class _Search:
         return frozenset()
 
 
+def _rank(search: _Search, mode: str, keep: Keep, first: Report | None, kept: frozenset[int]) -> Sequence[Group]:
+    """Rank the units while some are kept, by a comparison that is explained. Raises PrecisionDebugError.
+
+    mode, keep: the target's, or a simulation's. first: the comparison with nothing kept, where that was explained."""
+    units, report = search.units, first if not kept else None
+    try:
+        report = report or _explained(search, mode, keep, units.keys(kept))
+    except (BackendError, BackendUnavailable, UsageError):
+        if not kept:
+            raise
+        return _rank(search, mode, keep, first, frozenset())  # that it does not run so says nothing of the others
+    return rank_groups(units, report.rows, report.explanation, kept, follows=True)
+
+
+def _explained(search: _Search, mode: str, keep: Keep, keys: Sequence[str]) -> Report:
+    options = {f"target.{name}": value for name, value in keep.options(keys).items()}
+    there = search.spec if mode == search.spec.run_mode else make_stage_spec(search.spec, mode, {})
+    there = dataclasses.replace(
+        there, options={**there.options, **options}, top1=False, labels="", marks=search.marks, explain=search.level
+    )
+    path = search.known.path_of_comparison(mode, keys)
+    search.rankings += not path.exists()
+    room = search.folder / f"ranking-{mode}-{search.rankings}"
+    try:
+        return compare_once(there, path, room, shown=False)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
 def _make_criterion(
     spec: RunSpec, asked: SearchRequest, report: Report, precision: str, seen: Sequence[Sample]
 ) -> tuple[SearchRequest, Criterion]:
@@ -536,7 +551,7 @@ def _make_criterion(
 
 
 def _search_regions(
-    oracle: Oracle, units: Units, ranked: Ranker | Sequence[Group], start: frozenset[int] | None
+    oracle: Oracle, units: Units, ranked: Rank | Sequence[Group], start: frozenset[int] | None
 ) -> FoundSet:  # fmt: skip
     """Return what holds of an engine of regions. start: what holds in a simulation; None: the ranking's first."""
     groups: Sequence[Group] = () if oracle.holds(()) else ranked(frozenset()) if callable(ranked) else ranked
@@ -580,3 +595,72 @@ def _take_ahead(
         if not trials.ran:
             raise
         return trials.run(keys, samples)
+
+
+# What a search gives away, each made, loaded and run again as its user would.
+
+_AGAIN = 1.5
+"""Times the error that a trade had when it was searched for, which may have been in a simulation, up to which it is the
+same again."""
+
+
+def _hand_over(
+    trials: Trials, keep: Keep, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path,
+    journal: Journal, goal: float | None = None,
+) -> tuple[Artefact, ...]:  # fmt: skip
+    """Return the backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError.
+
+    goal: the error that they must come to, where they are a trade that misses what was asked for.
+
+    Where files of their names there are not ours, the next free folder is taken, and a note says so.
+    """
+    tensors = [meta for unit in units.units for meta in unit.metas]
+    place = home
+    if list_foreign_names(home):
+        with tempfile.TemporaryDirectory(dir=trials.folder) as trial:
+            paths = [Path(handed.path) for handed in keep.hand_over(keys, tensors, Path(trial)) if handed.path]
+            names = [path.name for path in paths if path.parent == Path(trial)]
+        beside = [f"{name}.data" for name in names] + [str(Path(name).with_suffix(".bin")) for name in names]
+        place = choose_free_folder(home, [*names, *beside])
+    place.mkdir(parents=True, exist_ok=True)
+    before, made = {path for path in place.rglob("*") if not is_ours(path)}, []
+    for handed in keep.hand_over(keys, tensors, place):
+        journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
+        made.append(_verify_artefact(trials, handed, samples, goal))
+    for path in place.rglob("*"):
+        if path.is_file() and path not in before:
+            remember(path)
+    if place != home:
+        journal.write(events.Note(text=say("other_name", name=str(place))))
+    return tuple(made)
+
+
+def _verify_artefact(trials: Trials, handed: Handed, samples: Sequence[Sample], goal: float | None) -> Artefact:
+    """Return what cannot be run on this machine is not verified; what does not load or hold is said to fail."""
+    plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
+    try:
+        if handed.maker:
+            trials.made(handed)
+        elsewhere = handed.mode != trials.mode and not handed.model  # which may write no file for the user's own check
+        if handed.mode and not (elsewhere and trials.criterion.check is not None):
+            used, milliseconds = trials.used(handed, samples)
+            good, text = used.passes, used.text
+            if goal is not None:
+                good = good or (used.error is not None and used.error <= _AGAIN * goal)
+                text = "" if good else text
+            plain = dataclasses.replace(
+                plain, verified=good, error=used.error, milliseconds=milliseconds, note=_joined(handed.note, text)
+            )
+        if handed.path:
+            beside = Path(f"{handed.path}.data")
+            size = Path(handed.path).stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+            plain = dataclasses.replace(plain, bytes=size)
+    except BackendUnavailable as error:
+        return dataclasses.replace(plain, note=_joined(handed.note, str(error)))
+    except (PrecisionDebugError, OSError) as error:
+        return dataclasses.replace(plain, verified=False, note=_joined(handed.note, str(error)))
+    return plain
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

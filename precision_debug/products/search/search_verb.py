@@ -29,7 +29,7 @@ from ...run.criterion import CheckCommand
 from ...run.outcome import Outcome
 from ...run.supervisor import supervise
 from ...safety.untrusted import make_visible
-from ...search.request import SearchRequest, limit_of
+from ...search.fix import SearchRequest, limit_of
 from ...settings import SAVED, without_saving
 from ...settings.options import Workers
 from .evaluations import note_crash

@@ -18,8 +18,7 @@ from ...run.judging import Pair, is_random, make_held_out_feeds
 from ...run.plan import Opening
 from ...run.side import guard_call
 from ...run.trials import run_outputs
-from ...search.fix import Evaluation
-from ...search.request import SearchRequest
+from ...search.fix import Evaluation, SearchRequest
 
 __all__ = ["Unseen"]
 
