@@ -33,6 +33,7 @@ from .grid import (
     find_grid_cause,
     find_outlier,
     find_stored_cause,
+    holds_another_scale,
     measure_outlier_again,
 )
 from .growth import find_merged_operand
@@ -132,6 +133,8 @@ def find_cause(
         if held and (proven := case.proven("held_narrower", held) if case is not None else held):
             return "held_narrower", proven, (name,)
         return "files_differ", difference, (name,)
+    if case is not None and holds_another_scale(subject, name) and (stored := find_stored_cause(case)):
+        return (*stored, (name,))
     if case is not None and (few := _cause_in_few_bits(case)):
         return (*few, (name,))
     if subject.variant and not amplifier:

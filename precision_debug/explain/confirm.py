@@ -67,7 +67,7 @@ def confirm_culprits(
     if whole is None or not math.isfinite(whole) or whole < HALF * sink.rel_l2:
         return culprits
     first = culprits[0]
-    if subject.far(first.introduced, first.units, FAR):
+    if subject.far(first.introduced, first.units, FAR) or CAUSES[first.cause].fails_for(first.evidence):
         return _confirm_beyond_rounding(subject, alone, culprits, tried, sinks, plain, work, without, whole, dropped)
     together = [one for one in culprits if one is first or (first.amplifier and one.amplifier == first.amplifier)]
     family = _family_of(alone, together, first.amplifier)
@@ -121,7 +121,7 @@ def _confirm_beyond_rounding(
         every = dropped.union(*(_family_of(alone, [one], one.amplifier) for one in culprits))
         all_left = without(every) if every > family else left
         too_much = all_left is not None and all_left * LITTLE > whole and (replayed or all_left > sink.rel_l2)
-        if too_much and not CAUSES[first.cause].fails:
+        if too_much and not CAUSES[first.cause].fails_for(first.evidence):
             others = tuple(one for one in culprits if one.at != sink.name)
             return confirm_culprits(subject, alone, others, tried, sinks, plain, work)
     if not replayed:

@@ -15,7 +15,7 @@ from .causes import find_cause
 from .criteria import DROP, FAR, HALF, LEAST_PART, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
 from .files import find_file_difference
-from .grid import find_outlier
+from .grid import find_outlier, holds_another_scale
 from .introduced import MASK, Alone, may_be_handed_nan
 from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
 from .operators import BODIES, MOVE, SELECT, plain_type
@@ -185,7 +185,8 @@ def find_suspicious_sinks(subject: Subject, sinks: Sequence[Sink], expected: Map
     known."""
     at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
     # what few bits lose hides a wrong weight or setting, which the two files show whatever its size
-    other = any(_differs_beside_rounding(subject, name) for name in subject.row_of)
+    rows = subject.row_of
+    other = any(_differs_beside_rounding(subject, name) or holds_another_scale(subject, name) for name in rows)
     return frozenset(
         sink.name for sink in sinks
         if other or sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
@@ -367,7 +368,9 @@ def _rank_culprits(
         share, measured = iterations.get(name, (effect.share, effect.share))
         effect = dataclasses.replace(effect, share=share)
         born = introduced.born_nan + introduced.born_inf > 0
-        far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
+        # what another one takes back by itself makes far more than there is
+        scaled = share <= FAR and holds_another_scale(subject, name)
+        far = born or scaled or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
         sink = by_name[effect.at]
         poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
         far_off = is_far_off(subject, sink)
@@ -375,7 +378,8 @@ def _rank_culprits(
         some = name in together or (far and _leads(sink, name, effects))
         enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
         certain = _differs_beside_rounding(subject, name)  # told by the files, whatever its share
-        if sink.name not in looked or not (poisons or certain or share >= enough or name in few):
+        stands_out = poisons or certain or share >= enough or name in few
+        if sink.name not in looked or not (stands_out or scaled):
             continue
         if subject.same_steps and not far and not poisons:
             continue  # a step that fell to the other side, and what that becomes
@@ -393,6 +397,8 @@ def _rank_culprits(
             cause, evidence, keep = find_cause(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
         if cause == "overflow" and not _is_own_range_beyond(subject, name, evidence["limit"]):
             continue  # of what another operator's overflow left of its inputs
+        if not stands_out and CAUSES[cause].fails_for(evidence) != "least":
+            continue  # few of its numbers have the wrong scale, beside what all others are rounded by
         culprit = Culprit(
             name=name,
             node=subject.meta_of[name].node if name in subject.meta_of else "",
@@ -426,7 +432,20 @@ def _rank_culprits(
     wrapped = {one.name for _, one in found if one.cause == "wrapped"}
     behind = frozenset[str]().union(*(subject.descendants(name) for name in wrapped))
     told = [one for _, one in found if not CAUSES[one.cause].of_whole_numbers or one.name not in behind]
-    return _keep_one_of_a_switch(told)
+    return _keep_one_of_a_switch(_without_usual(subject, told, by_name))
+
+
+def _without_usual(
+    subject: Subject, found: Sequence[Culprit], by_name: Mapping[str, Sink]
+) -> Sequence[Culprit]:
+    """Leave out whose size alone speaks against it at a sink that is as expected, where an output is looked at for what
+    the files prove of somebody."""
+    proven = [one for one in found if CAUSES[one.cause].fails_for(one.evidence) == "least"]
+    return [
+        one for one in found
+        if not proven or one in proven or not CAUSES[one.cause].is_open(one.evidence) or one.non_finite
+        or is_far_off(subject, by_name[one.at])
+    ]  # fmt: skip
 
 
 def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:

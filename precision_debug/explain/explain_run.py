@@ -174,7 +174,7 @@ def conclude(
     if state == "diffuse" and left and (hidden is None or hidden >= HALF):
         state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
     counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in sinks) else {"always"}
-    fails = any(CAUSES[one.cause].fails in counts for one in culprits)
+    fails = any(CAUSES[one.cause].fails_for(one.evidence) in counts for one in culprits)
     budget = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > _NAMED}
     return Explanation(
         state=state,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ __all__ = [
     "find_grid_cause",
     "find_outlier",
     "find_stored_cause",
+    "holds_another_scale",
     "measure_outlier_again",
 ]
 
@@ -483,18 +485,32 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
     if held.integers.dtype == np.int32:
         ends = int((np.abs(whole) >= _END).sum())
         return ("bias_clipped", {"weight": weight, "count": ends, "limit": _END}) if ends else None
-    low, high = _ends_of(held.integers.dtype)
-    top, bottom = float(whole.max()), float(whole.min())
     real, step = _dequantise(held), _measure_steps(held.integers)
     step = step * np.abs(held.scale.astype(np.float64))
-    at_top, at_bottom = (whole == top) & (top >= high - 1), (whole == bottom) & (bottom <= low + 1)
+    at_top, at_bottom = _find_ends(held.integers)
     beyond = (at_top & (values - real > step)) | (at_bottom & (real - values > step))
     if not beyond.any() or error_share(values, real, beyond) <= _CUT_OFF:
         return None
+    group = _group_by_scale(values, held)[0].reshape(values.shape)
+    inside = ~(at_top | at_bottom) & (real != 0) & np.isin(group, group[beyond])
+    if np.mean(np.abs(values - real)[inside] > step[inside]) > _MOST_INSIDE if inside.any() else False:
+        return None  # what was not cut off is another number as well
     worst = np.unravel_index(int(np.argmax(np.where(beyond, np.abs(values - real), 0))), values.shape)
     return "weight_clipped", {
         "weight": weight, "count": int(beyond.sum()), "largest": float(values[worst]), "limit": float(real[worst]),
     }  # fmt: skip
+
+
+_MOST_INSIDE = 0.5
+"""Of the numbers between a type's ends, the share that is off by more than a step where its ends are not the reason."""
+
+
+def _find_ends(integers: Array) -> tuple[Array, Array]:
+    """Return which of a constant's integers are its largest, and which its least, where these are the type's."""
+    whole = integers.astype(np.float64)
+    low, high = _ends_of(integers.dtype)
+    top, bottom = float(whole.max()), float(whole.min())
+    return (whole == top) & (top >= high - 1), (whole == bottom) & (bottom <= low + 1)
 
 
 def _ends_of(dtype: Any) -> tuple[float, float]:
@@ -533,11 +549,58 @@ def _dequantise(held: Stored) -> Array:
     return np.asarray(whole * np.asarray(held.scale, np.float64))
 
 
-def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
-    """Return a scale, of a channel or a block, that is not the one that the integers were made with. Another factor
-    must take away most of what its numbers are off by, and these make most of the operator's error."""
-    if held.integers.dtype == np.int32:  # a bias, whose scale is that of what it is added to
-        return None
+def holds_another_scale(subject: Subject, name: str) -> bool:
+    """Return whether the files prove that a weight is lost: the target's holds it as integers beside a scale, of a
+    channel or a block, that they were not made with. No number of bits explains that, whatever comes of it."""
+    room = subject.told_by_files.setdefault("scale", {})
+    if name not in room:  # asked once: unpacking takes as long as reading the file
+        stored = _list_stored_constants(subject, name) if subject.quantised_file else ()
+        room[name] = any(_has_another_scale(values, held) for _, values, held in stored)
+    return bool(room[name])
+
+
+def _has_another_scale(values: Array, held: Stored) -> bool:
+    rows = max(1, _PIECE * len(values) // max(1, values.size)) if values.ndim else 0
+    parts = (held.integers, held.scale, held.zero_point)
+    for first in range(0, len(values) if rows and held.integers.dtype != np.int32 else 0, rows):
+        one, where = values[first : first + rows], slice(first, first + rows)
+        # what has one number for all along this axis broadcasts as it is
+        integers, scale, zero = (
+            np.asarray(part)[where] if np.shape(part)[:1] == values.shape[:1] and np.ndim(part) == values.ndim
+            else np.asarray(part) for part in parts
+        )  # fmt: skip
+        piece = Stored(integers=integers, scale=scale, zero_point=zero)
+        far = np.abs(_dequantise(piece) - one) > _measure_steps(integers) * np.abs(scale.astype(np.float64))
+        far &= ~np.logical_or(*_find_ends(integers))  # those were cut off, perhaps
+        if far.any() and _fit_factors(one, piece, far).wrong.any():
+            return True
+    return False
+
+
+_PIECE = 1 << 20
+"""Numbers of a weight that are looked at together."""
+
+_SOME_OF_ONE_SCALE = 8
+"""Numbers that have one scale, at least, of which a factor that they share is no chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Factors:
+    """What would make of a constant in integers the baseline's.
+
+    real: what the integers stand for. group: which scale each element has. factor: by which it has to be multiplied,
+    of each scale; off: its squared error; wrong: whether the factor takes most of that away."""
+
+    real: Array
+    group: Array
+    factor: Array
+    off: Array
+    wrong: Array
+
+
+def _fit_factors(values: Array, held: Stored, far: Array | None = None) -> _Factors:
+    """Return by which factor each scale is off. far: the elements that are further away than a step, and not cut off,
+    of which each scale that is wrong has to have one, and more than a few elements beside."""
     real, (group, _) = _dequantise(held), _group_by_scale(values, held)
     mine, there = values.reshape(-1), real.reshape(-1)
 
@@ -548,13 +611,25 @@ def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> T
     factor = np.divide(summed(mine * there), squares, out=np.ones_like(squares), where=squares > 0)
     off, rest = summed((mine - there) ** 2), summed((mine - factor[group] * there) ** 2)
     wrong = (np.abs(factor - 1) > _ANOTHER_SCALE) & (rest < _ALIKE**2 * off) & (factor > 0)
+    if far is not None:
+        wrong &= (summed(far.reshape(-1)) > 0) & (summed(there != 0) >= _SOME_OF_ONE_SCALE)
+    return _Factors(real=real, group=group, factor=factor, off=off, wrong=wrong)
+
+
+def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
+    """Return a scale, of a channel or a block, that is not the one that the integers were made with. Another factor
+    must take away most of what its numbers are off by, and these make most of the operator's error."""
+    if held.integers.dtype == np.int32:  # a bias, whose scale is that of what it is added to
+        return None
+    found = _fit_factors(values, held)
+    group, factor, wrong = found.group, found.factor, found.wrong
     if not wrong.any():
         return None
-    right = np.where(wrong[group], factor[group] * there, there).reshape(values.shape)
-    left = _measure_left_with(case, {weight: real}, {weight: right})
+    right = np.where(wrong[group], factor[group] * found.real.reshape(-1), found.real.reshape(-1))
+    left = _measure_left_with(case, {weight: found.real}, {weight: right.reshape(values.shape)})
     if left is None or left > LEFT:
         return None
-    worst = int(np.argmax(np.where(wrong, off, 0)))
+    worst = int(np.argmax(np.where(wrong, found.off, 0)))
     places = np.flatnonzero(group == worst)
     first, last = (np.unravel_index(int(places[one]), values.shape) for one in (0, -1))
     return "scale", {

@@ -120,8 +120,8 @@ class Subject:
         return self.feeds if self.target_feeds is None else self.target_feeds
 
     @cached_property
-    def narrowed_constants(self) -> dict[str, tuple[float, bool]]:
-        """What ``find_narrowed_constants`` found of each tensor, as far as it was asked for."""
+    def told_by_files(self) -> dict[str, dict[str, Any]]:
+        """Room for what the two files were found to say of each tensor, by what was asked."""
         return {}
 
     @cached_property
@@ -601,9 +601,10 @@ def find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:
     """Return of the constants of a tensor's region that the target's file, and not the baseline's, stores in a narrower
     float and casts where it is read: the rounding unit of the coarsest, 0 where none is or one is no such rounding; and
     whether one of the same operator has a number that is neither of that type's two about the baseline's."""
-    if name not in subject.narrowed_constants:  # asked once: a session that is in a run may have no other answer
-        subject.narrowed_constants[name] = _find_narrowed_constants(subject, name)
-    return subject.narrowed_constants[name]
+    room: dict[str, tuple[float, bool]] = subject.told_by_files.setdefault("narrowed", {})
+    if name not in room:  # asked once: a session that is in a run may have no other answer
+        room[name] = _find_narrowed_constants(subject, name)
+    return room[name]
 
 
 def _find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:

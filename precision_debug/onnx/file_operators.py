@@ -165,8 +165,12 @@ class FileOperators:
         else:  # each row is packed by itself
             offsets = _unpack_parts(zero.reshape(many, -1), bits)[:, :blocks].astype(np.float32)
 
+        of_each = self.get(node.input[4]) if len(node.input) > 4 and node.input[4] else np.arange(wide) // block
+        if of_each is None or of_each.size < wide:
+            return None
+
         def spread(each: Array) -> Array:
-            return np.asarray(np.repeat(each.reshape(many, blocks), block, axis=1)[:, :wide].T)
+            return np.asarray(each.reshape(many, blocks)[:, of_each[:wide]].T)
 
         integers = _unpack_parts(held.reshape(many, -1), bits)[:, :wide].T
         held_as = getattr(ml_dtypes, f"uint{bits}", np.uint8)
@@ -178,20 +182,38 @@ class FileOperators:
         none."""
         maker = self._makers.get(name)
         if maker is not None and maker.op_type == "DequantizeLinear":
-            axis = next((item.i for item in maker.attribute if item.name == "axis"), 1)
-            return self._integers(maker.input[0], maker.input[1], maker.input[2] if len(maker.input) > 2 else "", axis)
+            said = {item.name: item.i for item in maker.attribute}
+            return self._integers(*_first_three(maker.input), said.get("axis", 1), said.get("block_size", 0))
         place = _WHOLE.get(node.op_type, 0)
         if place and len(node.input) > place + 2 and name == node.input[place]:
             axis = 0 if node.op_type == "QLinearConv" else -1
             return self._integers(name, node.input[place + 1], node.input[place + 2], axis)
+        if node.op_type == "GatherBlockQuantized" and name == node.input[0]:
+            said = {"quantize_axis": 1, "block_size": 128, "bits": 4, **{item.name: item.i for item in node.attribute}}
+            held = _first_three([name, *node.input[2:]])
+            return self._integers(*held, said["quantize_axis"], said["block_size"], said["bits"])
         return None
 
-    def _integers(self, held: str, scale: str, zero: str, axis: int) -> Stored | None:
+    def _integers(
+        self, held: str, scale: str, zero: str, axis: int, block: int = 0, bits: int = 0
+    ) -> Stored | None:
+        """block: how many numbers along the axis have one scale; 0 where all have. bits: of each number, where bytes
+        hold several."""
+        import ml_dtypes
+
         integers, step = self.get(held), self.get(scale)
-        if integers is None or step is None or step.ndim > 1 or not integers.ndim:
+        if integers is None or step is None or not integers.ndim:
             return None
         offset = self.get(zero) if zero else None
         axis = axis if -integers.ndim <= axis < integers.ndim else 0
+        if integers.dtype == np.uint8 and bits in (2, 4, 8):
+            offset = np.full((), 1 << (bits - 1), np.uint8) if offset is None else _unpack_parts(offset, bits)
+            integers = _unpack_parts(integers, bits).astype(getattr(ml_dtypes, f"uint{bits}", np.uint8))
+        if step.ndim == integers.ndim and block:
+            steps, zeros = (_spread_blocks(one, block, axis, integers.shape) for one in (step, offset))
+            return Stored(integers=integers, scale=steps.astype(np.float32), zero_point=zeros)
+        if step.ndim > 1:
+            return None
         shape = [1] * integers.ndim
         shape[axis] = -1
 
@@ -199,6 +221,18 @@ class FileOperators:
             return array.reshape(shape) if array.size > 1 else array.reshape(())
 
         return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
+
+
+def _spread_blocks(array: Array | None, block: int, axis: int, shape: tuple[int, ...]) -> Array:
+    """Return what each block along an axis has, for each of its elements; 0 for all where there is none."""
+    if array is None or array.ndim != len(shape):
+        return np.zeros(()) if array is None else array
+    return np.asarray(np.repeat(array, block, axis=axis)[tuple(map(slice, shape))])
+
+
+def _first_three(names: Any) -> tuple[str, str, str]:
+    """Return integers, scale and zero point of an operator's inputs, the last "" where there is none."""
+    return names[0], names[1], names[2] if len(names) > 2 else ""
 
 
 def _unpack_parts(packed: Array, bits: int) -> Array:

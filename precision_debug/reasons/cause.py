@@ -54,7 +54,8 @@ class Cause:
     of_processor: a kernel does so on this processor, so that a pass that leads to it is not at fault.
     instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
-    "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
+    "" where the error's size decides. fails_with: evidence without which the size decides after all.
+    one_switch: one setting for all operators, so that the worst stands for all.
     of_parameters: nothing mends it but parameters in a wider type. of_whole_numbers: whoever was given whole numbers
     that are others may have it.
     pastes: the evidence that says what to paste; "" where that follows from what is kept.
@@ -79,6 +80,7 @@ class Cause:
     by_a_pass: bool = False
     of_processor: bool = False
     fails: str = ""
+    fails_with: str = ""
     one_switch: bool = False
     of_parameters: bool = False
     of_whole_numbers: bool = False
@@ -88,6 +90,10 @@ class Cause:
     def wording(self, evidence: Mapping[str, object]) -> Wording | None:
         """Return what says it with this evidence; None where it has no more than a few words."""
         return next((one for key, one in self.instead.items() if evidence.get(key)), self.why)
+
+    def fails_for(self, evidence: Mapping[str, object]) -> str:
+        """Return ``fails`` as it is with this evidence."""
+        return self.fails if not self.fails_with or evidence.get(self.fails_with) else ""
 
     def is_open(self, evidence: Mapping[str, object]) -> bool:
         """Return whether it is told by sizes alone, which no experiment has borne out."""

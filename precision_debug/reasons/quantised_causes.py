@@ -75,6 +75,7 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "若无此倍数",
         ),
         en="a wrong scale", zh="比例错误",
+        fails="least", fails_with="weight",
         do="Compare the scale used to quantise it with the one used to read it.",
         do_zh="对照量化时与读取时的比例。",
         why=Wording(

@@ -273,7 +273,7 @@ def withdraw_culprits(explanation: Explanation, kept: ToKeep | None) -> Explanat
     if point is None or point.error is None or explanation.state != "culprits":
         return None
     first = explanation.culprits[0]
-    if any(one.non_finite or CAUSES[one.cause].fails for one in explanation.culprits):
+    if any(one.non_finite or CAUSES[one.cause].fails_for(one.evidence) for one in explanation.culprits):
         return None
     if first.without is not None and first.with_all and SMALLER * first.without <= first.with_all:
         return None
