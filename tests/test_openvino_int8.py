@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from planted import eighth_openvino, sixteenth_onnx
 from planted.onnx_faults import Graph, tokens
 from planted.onnx_further import k
+from warm import run_python
 
 import precision_debug
 from precision_debug.records import ModelFiles, SessionSpec
@@ -31,6 +32,28 @@ def windowed(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
     bias = g.op("Gather", [k(g, "table", g.random.normal(size=8)), g.weight("at", at)], "bias")
     score = g.op("Softmax", [g.op("Add", [raw, bias], "biased")], "p", axis=-1)
     return g.save(folder / "m.onnx", [g.dense(g.op("MatMul", [score, x], "mixed"), 16, 4, "y")]), g.feeds
+
+
+_ASKS = """
+import sys
+import precision_debug
+precision_debug.compare(sys.argv[1], run_mode="ov_int8", inputs=sys.argv[2], explain="off")
+told = sys.modules["nncf.telemetry.wrapper"]
+print(isinstance(told.telemetry, told.NNCFTelemetry), file=open("told", "w"))
+"""
+
+
+@pytest.mark.fresh
+def test_nncf_starts_no_process_to_tell_its_makers(tmp_path: Path) -> None:
+    """Where there was no network, each quantisation waited three seconds for them; where pytest is imported, it does
+    not by itself."""
+    g = Graph(seed=1)
+    g.save(tmp_path / "m.onnx", [g.dense(tokens(g, 16), 16, 4, "y")])
+    np.savez(tmp_path / "in.npz", **g.feeds)
+    (tmp_path / "asks.py").write_text(_ASKS)
+    done = run_python(*(str(tmp_path / name) for name in ("asks.py", "m.onnx", "in.npz")))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "told").read_text() == "False\n"
 
 
 def test_a_table_that_constants_look_up_ends_no_quantisation(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import importlib.util
 import io
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +26,7 @@ from ..settings import setting
 from .graph import list_bodies
 from .requantise import without_quantisers
 
-__all__ = ["format_overflow_fix", "is_quantised", "list_constant_lookups", "quantise_model"]
+__all__ = ["format_overflow_fix", "import_nncf", "is_quantised", "list_constant_lookups", "quantise_model"]
 
 _QUANTISERS = frozenset({"FakeQuantize", "FakeConvert"})
 
@@ -85,6 +87,26 @@ def _from_one(
         return without_quantisers(openvino.Core().read_model(file), model, ignored), notes
 
 
+_TELLS = "openvino_telemetry"
+
+
+def import_nncf() -> Any:
+    """Return NNCF, which tells its makers nothing of our calls: each would start processes and wait for them, seconds
+    where there is no network."""
+    if "nncf" not in sys.modules:
+        known = sys.modules.get(_TELLS)
+        sys.modules[_TELLS] = None  # type: ignore[assignment]  # NNCF goes without
+        try:
+            importlib.import_module("nncf")
+        finally:
+            del sys.modules[_TELLS]
+            if known is not None:
+                sys.modules[_TELLS] = known
+    import nncf
+
+    return nncf
+
+
 def _quantise_by_nncf(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str
 ) -> tuple[Any, tuple[Reason, ...]]:
@@ -93,8 +115,7 @@ def _quantise_by_nncf(
         raise BackendUnavailable("the model is not quantised, and NNCF is not installed", where=path, hint=hint)
     logging.getLogger("nncf").setLevel(logging.ERROR)
     try:
-        import nncf
-
+        nncf = import_nncf()
         presets = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
         preset = presets.get(setting(options, "preset"))
         idle = _find_idle_branches(model, feeds)
@@ -131,8 +152,7 @@ def _quantise_by_nncf(
 
 def _without_correction(model: Any, data: Any, given: Mapping[str, Any]) -> Any | None:
     """Return the model as NNCF quantises it with biases left as they are; None where it fails at that, too."""
-    import nncf
-
+    nncf = import_nncf()
     chosen = given.get("advanced_parameters") or nncf.AdvancedQuantizationParameters()
     plainer = {**given, "advanced_parameters": dataclasses.replace(chosen, disable_bias_correction=True)}
     with contextlib.suppress(Exception):
