@@ -14,7 +14,7 @@ from typing import Any
 from .. import registry
 from ..errors import PrecisionDebugError, UsageError
 from ..explain import LEFT, Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
-from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE, SMALLER
+from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE
 from ..feeds import FeedSet
 from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Executed, Feeds, InRegions, Remedy, Session
@@ -275,8 +275,8 @@ def withdraw_culprits(explanation: Explanation, kept: ToKeep | None) -> Explanat
     first = explanation.culprits[0]
     if any(one.non_finite or CAUSES[one.cause].fails_for(one.evidence) for one in explanation.culprits):
         return None
-    if first.without is not None and first.with_all and SMALLER * first.without <= first.with_all:
-        return None
+    if first.without is not None and first.with_all and first.without <= HALF * first.with_all:
+        return None  # most of the replayed error is theirs; of less the engine's own run decides
     if first.name not in explanation.budget:  # what its error makes alone was not measured
         return None
     overlap = Overlap(name=first.name, alone=None, without=point.error, tried=explanation.tried, kept=point.kept)
