@@ -316,7 +316,7 @@ def test_a_converted_file_holds_rounded_constants_and_is_no_other_model(
     shape = [axis.dim_value for axis in given.type.tensor_type.shape.dim]
     feeds = {given.name: np.random.default_rng(1).normal(size=shape).astype(np.float32)}
     options: dict[str, Any] = {"baseline_model": str(tmp_path / "first.onnx"), "baseline": "ort_fp32", "inputs": feeds}
-    report = precision_debug.compare(tmp_path / "second.onnx", run_mode=mode, atol=0.5, **options)
+    report = precision_debug.compare(tmp_path / "second.onnx", run_mode=mode, atol=1e-6, **options)
     assert report.explanation is not None
     for one in report.explanation.culprits:
         if one.cause == "held_narrower":
@@ -704,6 +704,47 @@ def test_a_file_in_float16_beside_the_one_that_it_was_made_of(
     assert report.exit_status == 0
     assert report.explanation is not None
     assert not [one.name for one in report.explanation.culprits if one.cause == "files_differ"]
+
+
+def _small(kind: str) -> Any:
+    from planted.onnx_faults import Graph, image, tokens
+
+    g = Graph(seed=5)
+    if kind == "convolutions":
+        x = g.op("Relu", [g.conv(image(g), 3, 8, "c1")], "r1")
+        g.conv(g.op("Relu", [g.conv(x, 8, 8, "c2")], "r2"), 8, 4, "y")
+    elif kind == "products":
+        g.op("Softmax", [g.dense(g.op("Tanh", [g.dense(tokens(g), 32, 32, "a")], "t"), 32, 32, "b")], "y", axis=-1)
+    else:  # a number that float16 has in steps of 6e-8, beside squares of 1e-8
+        x = g.op("Mul", [tokens(g), g.weight("small", np.float32(1e-4))], "s")
+        x = g.op("ReduceMean", [g.op("Mul", [x, x], "squares")], "mean", axes=[-1], keepdims=1)
+        size = g.op("Sqrt", [g.op("Add", [x, g.weight("eps", np.float32(3e-8))], "sum")], "size")
+        g.dense(g.op("Div", ["s", size], "n"), 32, 8, "y")
+    return g
+
+
+@pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
+@pytest.mark.parametrize(("kind", "told"), [("convolutions", ()), ("products", ()), ("epsilon", ("sum",))])
+@pytest.mark.parametrize("how", ["keeps its inputs' types", "all", "stored alone"])
+def test_what_a_file_of_float16_rounds_is_expected_where_the_engine_computes_in_float32(
+    how: str, kind: str, told: tuple[str, ...], mode: str, tmp_path: Path
+) -> None:
+    """Then no tensor is of float16, and its constants are all the same."""
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    g = _small(kind)
+    wide = onnx.shape_inference.infer_shapes(onnx.load(str(g.save(tmp_path / "wide.onnx", ["y"]))))
+    if how == "stored alone":
+        half = _store_in_half(wide)
+    else:
+        half = float16.convert_float_to_float16(wide, keep_io_types=how != "all")
+    onnx.save(half, str(tmp_path / "half.onnx"))
+    report = precision_debug.compare(
+        str(tmp_path / "half.onnx"), baseline_model=str(tmp_path / "wide.onnx"), run_mode=mode, baseline="ort_fp32",
+        inputs=g.feeds,
+    )  # fmt: skip
+    assert report.exit_status == bool(told)
+    assert report.explanation is not None
+    assert tuple(one.name for one in report.explanation.culprits) == told
 
 
 def test_ids_that_one_file_takes_in_32_bits(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ __all__ = ["FLOAT8", "Subject", "collect_stretch", "find_narrowed_constants", "r
 Array = np.ndarray[Any, Any]
 
 _WIDE_UNIT = unit_of("float32", None)
+_WIDE_TYPES = frozenset({"", "float32", "float64"})
 
 FLOAT8 = "float8."
 """What the operator types of layers in float8 begin with."""
@@ -314,11 +315,13 @@ class Subject:
 
     @cached_property
     def few_narrow(self) -> bool:
-        """Whether the mode is of a wide type and a few floats alone are narrow, as the model itself asks: what they
-        cost is told by their own rounding, and theirs is not everybody's."""
+        """Whether the mode is of a wide type and a few floats alone are narrow, or constants, as the file asks: what
+        they cost is told by their own rounding, and theirs is not everybody's."""
         types, narrow = self._types_held
-        floats = bool(narrow) and "float" in max(set(narrow), key=narrow.count)
-        return floats and self.arithmetic in {"", "float32", "float64"} and 2 * len(narrow) < len(types)
+        floats = "float" in max(set(narrow), key=narrow.count) if narrow else any(
+            _expect_of_constants(self, name) for name in self.row_of
+        )
+        return floats and self.arithmetic in _WIDE_TYPES and 2 * len(narrow) < len(types)
 
     def unit(self, name: str, stats: TensorStats) -> float:
         """Largest relative error of rounding a tensor once to the type in which the target holds it, or the baseline.
@@ -593,14 +596,14 @@ def _find_unit_of_operands(subject: Subject, name: str) -> float:
         return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
     alone = mine is not None and not mine.rounds
     if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
-        return find_narrowed_constants(subject, name)[0]
+        return _expect_of_constants(subject, name)
     return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
 
 
 def find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:
     """Return of the constants of a tensor's region that the target's file, and not the baseline's, stores in a narrower
-    float and casts where it is read: the rounding unit of the coarsest, 0 where none is or one is no such rounding; and
-    whether one of the same operator has a number that is neither of that type's two about the baseline's."""
+    float: the rounding unit of the coarsest, 0 where none is or one is no such rounding; and whether one that is cast
+    where it is read has, in the same operator, a number that is neither of that type's two about the baseline's."""
     room: dict[str, tuple[float, bool]] = subject.told_by_files.setdefault("narrowed", {})
     if name not in room:  # asked once: a session that is in a run may have no other answer
         room[name] = _find_narrowed_constants(subject, name)
@@ -615,16 +618,27 @@ def _find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:
     for meta in subject.region_of.get(name, ()):
         mine = baseline.operator(meta.name)
         theirs = target.operator(subject.row_of[name].target_name if meta.name == name else meta.name)
-        if mine is None or theirs is None or not theirs.narrowed or mine.narrowed:
+        if mine is None or theirs is None or mine.narrowed:
             continue
         for first, (key, second) in zip(mine.parameters.values(), theirs.parameters.items(), strict=False):
-            if not (held := theirs.narrowed.get(key, "")) or np.shape(first) != np.shape(second):
+            cast = theirs.narrowed.get(key, "")
+            # an engine may compute in a wide type what the file has in a narrow one, without a cast of the file
+            held = cast or (second.dtype.name if subject.arithmetic in _WIDE_TYPES else "")
+            coarse = unit_of(held, None)
+            if coarse <= unit_of(first.dtype.name, None) or np.shape(first) != np.shape(second):
                 continue
-            unit = max(unit, unit_of(held, None))
+            unit = max(unit, coarse)
             if not is_rounding(first, second, held):
                 alike = False
-                other |= mine.op_type == theirs.op_type and _is_between_none(first, second, held)
+                same = bool(cast) and mine.op_type == theirs.op_type
+                other |= same and _is_between_none(first, second, held)
     return unit if alike else 0.0, other
+
+
+def _expect_of_constants(subject: Subject, name: str) -> float:
+    """Return the rounding unit of narrower constants where their rounding is expected: whoever asked for less is told
+    who has them."""
+    return 0.0 if subject.fails else find_narrowed_constants(subject, name)[0]
 
 
 def _is_between_none(values: Array, others: Array, held: str) -> bool:
@@ -672,7 +686,7 @@ _STEPS_OF_8_BITS = 255
 
 
 def _find_fed_by_none(subject: Subject) -> frozenset[str]:
-    if subject.arithmetic not in {"", "float32", "float64"} or subject.quantises or subject.is_step:
+    if subject.arithmetic not in _WIDE_TYPES or subject.quantises or subject.is_step:
         return frozenset()
     behind, there = _find_behind_narrow(subject.tensors), _find_behind_narrow(tuple(subject.targets.values()))
     if not behind and not there:
