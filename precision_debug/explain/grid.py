@@ -257,19 +257,22 @@ _CONV = frozenset({"Conv", "conv", "MaxPool", "pool", "BatchNorm", "batch_norm",
 
 def describe_outlier(subject: Subject, name: str, values: Array, found: Evidence, *, weight: bool = False) -> str:
     """Return what an outlier is, by its axis: a channel, a token, a sample, a head; and of which other, where it lies
-    in one alone."""
+    in one alone, from the inside out."""
     if weight:
         return say("channel", number=found["channel"])
     place = np.take(values, found["channel"], found["axis"])
     sizes = np.abs(place)
     others = [axis for axis in range(values.ndim) if axis != found["axis"]]
     channels = _find_channel_axis(subject, name, values.ndim)
-    told = _describe_axis(subject, values, found["axis"], found["channel"], channels)
+    places = {found["axis"]: found["channel"]}
     for position, axis in enumerate(others):
         ranges = sizes.max(axis=tuple(a for a in range(place.ndim) if a != position))
         if axis != channels and ranges.size > 1 and np.partition(ranges, -2)[-2] * _OUTLIER < ranges.max():
-            told = say("one_of", one=told, other=_describe_axis(subject, values, axis, int(ranges.argmax()), channels))
-    return told
+            places[axis] = int(ranges.argmax())
+    inner, *outer = (_describe_axis(subject, values, axis, places[axis], channels) for axis in sorted(places)[::-1])
+    for other in outer:
+        inner = say("one_of", one=inner, other=other)
+    return inner
 
 
 def _find_channel_axis(subject: Subject, name: str, rank: int) -> int:
