@@ -4,7 +4,8 @@
 
 For each model: the engine to ship, built by tensorrt_truth.py without the tool (its error, its seconds); the command as
 a user types it (its fix, its seconds); and the fix, built by it again. NAME:search runs ``search`` in place of the
-comparison. Results come one line a step, and to $OUT/fixes.jsonl, so that what ends early has told what it knew.
+comparison; NAME may be a file of one's own, FOLDER/MODEL.onnx, its inputs beside it in MODEL.npz. Results come one line
+a step, and to $OUT/fixes.jsonl, so that what ends early has told what it knew.
 """
 
 from __future__ import annotations
@@ -223,6 +224,17 @@ def by_truth(name: str, what: str, *words: str) -> None:
     told(model=name, step=what, said=(done.stdout or done.stderr)[-400:].strip(), seconds=time.monotonic() - begun)
 
 
+def _fix_shapes(model: Any, feeds: dict[str, Any]) -> list[str]:
+    """Words that tell the shapes of inputs that the file leaves open."""
+    open_ones = [
+        value.name for value in model.graph.input
+        if value.name in feeds and not all(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    ]  # fmt: skip
+    sizes = ["x".join(map(str, feeds[name].shape)) for name in open_ones]
+    found = [f"{name}:{size},{size},{size}" for name, size in zip(open_ones, sizes, strict=True)]
+    return ["--shapes", *found] if found else []
+
+
 def settings_of(report: Any) -> dict[str, Any]:
     found = report.fix.settings if report.fix is not None else report.to_keep.settings if report.to_keep else {}
     return dict(found)
@@ -266,11 +278,13 @@ def ask(name: str, verb: str, words: list[str]) -> None:
 
 
 def _confirm(name: str, kept: list[str], settings: dict[str, Any]) -> None:
+    import numpy as np
     import onnx
 
-    words = ["--no_tf32"] if settings.get("tf32") is False else []
+    model, feeds = onnx.load(OUT / f"{name}.onnx"), dict(np.load(OUT / f"{name}.npz"))
+    words = [*_fix_shapes(model, feeds), *(["--no_tf32"] if settings.get("tf32") is False else [])]
     if kept:
-        nodes = {node.name: node for node in onnx.load(OUT / f"{name}.onnx").graph.node}
+        nodes = {node.name: node for node in model.graph.node}
         outputs = [output for node in kept if node in nodes for output in nodes[node].output]
         words += ["--keep", f"^({'|'.join(map(re.escape, dict.fromkeys((*kept, *outputs))))})$"]
         norms = [node for node in kept if node in nodes and nodes[node].op_type == "LayerNormalization"]
@@ -291,11 +305,15 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     for asked in sys.argv[1:] or MODELS:
         name, _, verb = asked.partition(":")
-        model, feeds, words = MODELS[name]()
+        if name.endswith(".onnx"):  # a file of one's own, its inputs beside it
+            model, feeds, words = onnx.load(name), dict(np.load(Path(name).with_suffix(".npz"))), []
+            name = Path(name).stem
+        else:
+            model, feeds, words = MODELS[name]()
         if not (OUT / f"{name}.onnx").exists():
             onnx.save(model, OUT / f"{name}.onnx")
             np.savez(OUT / f"{name}.npz", **feeds)
-            by_truth(name, "shipping by truth")
+            by_truth(name, "shipping by truth", *_fix_shapes(model, feeds))
         ask(name, verb, words)
     for file in (*OUT.glob("*.onnx"), *OUT.glob("*.npz"), *OUT.glob("*.engine")):
         file.unlink()
