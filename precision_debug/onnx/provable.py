@@ -231,7 +231,7 @@ def _read_grid(constants: Constants, of: Scale) -> tuple[Array, Array, float] | 
 
 def _check_biases(file: _File) -> Iterator[Reason]:
     """An integer kernel adds a bias to sums whose unit is scale_x times scale_w, whatever scale the file gives
-    it."""
+    it; a bias of 0 has no unit."""
     shared: dict[str, list[tuple[str, Array]]] = {}
     for node in file.nodes:
         if node.op_type == "QLinearConv":
@@ -250,15 +250,20 @@ def _check_biases(file: _File) -> Iterator[Reason]:
         ends = int((np.abs(held.astype(np.int64)) >= _END).sum())
         if ends:
             yield say("proven_bias_clipped", op=node.op_type, name=node.output[0], bias=bias, count=ends)
-        if units[0] is None or units[1] is None:
+        counts = np.flatnonzero(held)
+        if units[0] is None or units[1] is None or not counts.size:
             continue
         product = (units[0].astype(np.float64).reshape(-1) * units[1].astype(np.float64).reshape(-1)).reshape(-1)
-        if scale is not None and product.size in (1, held.size) and scale.size in (1, held.size):
-            off = np.abs(scale.astype(np.float64).reshape(-1) / product - 1)
-            if off.max() > _SAME:
-                worst = int(off.argmax())
-                one, other = (float(part.reshape(-1)[min(worst, part.size - 1)]) for part in (scale, product))
-                yield say("proven_bias_scale", op=node.op_type, name=node.output[0], bias=bias, scale=one, wanted=other)
+        if product.size in (1, held.size):
+            product = np.broadcast_to(product, held.size)[counts]
+            if scale is not None and scale.size in (1, held.size):
+                given = np.broadcast_to(scale.astype(np.float64).reshape(-1), held.size)[counts]
+                off = np.abs(given / product - 1)
+                if off.max() > _SAME:
+                    one, other = float(given[off.argmax()]), float(product[off.argmax()])
+                    yield say(
+                        "proven_bias_scale", op=node.op_type, name=node.output[0], bias=bias, scale=one, wanted=other
+                    )
         shared.setdefault(bias, []).append((node.output[0], product))
     for bias, users in shared.items():
         first = users[0]
