@@ -79,6 +79,24 @@ def test_a_file_whose_own_scales_the_quantiser_stumbles_over_is_told_to_be_quant
     assert "ort_opt" in raised.value.hint
 
 
+def test_a_quantiser_that_would_never_end_is_stopped(tmp_path: Path) -> None:
+    """It waits for the range of the file's own DequantizeLinear, for ever where nobody stops it."""
+    g = Graph(seed=0)
+    x = g.random.standard_normal((1, 3, 8, 8)).astype(np.float32)
+    scale, zero = g.weight("scale", np.float32(0.03)), g.weight("zero", np.int8(0))
+    held = g.op("QuantizeLinear", [g.input("x", x), scale, zero], "held")
+    real = g.op("DequantizeLinear", [held, scale, zero], "real")
+    padded = g.op("Pad", [real, g.weight("pads", np.int64([0, 0, 1, 1, 0, 0, 1, 1]))], "padded", mode="reflect")
+    weight = g.weight("w", g.random.normal(size=(4, 3, 3, 3)).astype(np.float32))
+    path = g.save(tmp_path / "padded.onnx", [g.op("Conv", [padded, weight], "y")])
+    with pytest.raises(ModelError) as raised:
+        compare(path, run_mode="ort_int8", inputs={"x": x})
+    assert "padded waits" in str(raised.value)
+    assert "op_types=Conv" in raised.value.hint  # tried: the rest of it is quantised so
+    report = compare(path, run_mode="ort_int8", inputs={"x": x}, op_types="Conv")
+    assert report.verdict is Verdict.EXPECTED
+
+
 def test_the_rest_of_a_model_is_quantised_beside_what_is_already(plain: Path) -> None:
     path = plain.with_name("part.onnx")
     first = next(node.name for node in onnx.load(plain).graph.node if node.op_type in ("Gemm", "MatMul"))

@@ -49,6 +49,8 @@ _BIASED = ("Conv", "ConvTranspose", "Gemm")
 
 _CACHE = "calibration_cache_path"
 """Of quantize_static since ONNX Runtime 1.32: it reads ranges from there, or leaves them."""
+_SHARING = "_quantize_sharing_param_tensors"
+"""The quantiser's loop over the tensors that share another one's range."""
 
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
 _QUANTISED_HINT = "compare ort_opt, which runs it unchanged"
@@ -498,18 +500,52 @@ def _quantise_statically(
         if known.ranges:
             ranges.write_bytes(known.ranges)
 
-    library.quantize_static(
-        str(path),
-        str(result),
-        _Reader(feeds),
-        quant_format=library.QuantFormat.QDQ,
-        activation_type=getattr(library.QuantType, TYPES[settings.activation]),
-        calibrate_method=getattr(library.CalibrationMethod, METHODS[settings.method]),
-        **more,
-        **common,
-    )
+    with _stop_without_progress():
+        library.quantize_static(
+            str(path),
+            str(result),
+            _Reader(feeds),
+            quant_format=library.QuantFormat.QDQ,
+            activation_type=getattr(library.QuantType, TYPES[settings.activation]),
+            calibrate_method=getattr(library.CalibrationMethod, METHODS[settings.method]),
+            **more,
+            **common,
+        )
     if ranges.exists():
         known.ranges = ranges.read_bytes()
+
+
+@contextlib.contextmanager
+def _stop_without_progress() -> Iterator[None]:
+    """Have the quantiser raise where it would run for ever: where a tensor takes the range of one that it never
+    quantises (a Pad behind the file's own DequantizeLinear), it passes over what is left again and again."""
+    kind = import_lean("onnxruntime.quantization.qdq_quantizer").QDQQuantizer
+    original = getattr(kind, _SHARING, None)
+    if original is None:
+        yield
+        return
+
+    def watch(quantiser: Any) -> None:
+        quantiser.tensors_to_quantize = _Shrinking(quantiser.tensors_to_quantize)
+        original(quantiser)
+
+    setattr(kind, _SHARING, watch)
+    try:
+        yield
+    finally:
+        setattr(kind, _SHARING, original)
+
+
+class _Shrinking(dict[str, Any]):
+    """The tensors that wait for another one's range; each pass over them begins with a copy."""
+
+    passed = -1
+
+    def copy(self) -> dict[str, Any]:
+        if len(self) == self.passed:
+            raise RuntimeError(f"it never ends: {next(iter(self))} waits for the range of what it leaves alone")
+        self.passed = len(self)
+        return super().copy()
 
 
 def _quantise_dynamically(path: Path, result: Path, common: Mapping[str, Any]) -> None:
