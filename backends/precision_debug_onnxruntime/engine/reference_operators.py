@@ -55,6 +55,8 @@ def corrected(node: Any, version: int) -> Corrected | None:
         node.op_type == "Conv" and _explicit(node) and any(step > 1 for step in read_attribute(node, "dilations") or ())
     ):
         found = _dilated
+    elif node.op_type == "DequantizeLinear" and version < 19:
+        found = _dequantise
     elif node.op_type in _RIGHT:
         found = _RIGHT[node.op_type]
     return None if found is None else Corrected(node, found)
@@ -147,6 +149,17 @@ def _dilated(node: Any, x: Any, weight: Any, bias: Any = None) -> tuple[Any, ...
         found += np.einsum("goi,ngi...->ngo...", split[kept], part)
     found = found.reshape(x.shape[0], -1, *sizes)
     return (found if bias is None else found + bias.reshape(1, -1, *(1,) * rank),)
+
+
+def _dequantise(node: Any, x: Any, scale: Any, zero: Any = 0) -> tuple[Any, ...]:
+    """Before opset 19, of which onnx.reference has none: one scale, or one for each place along ``axis``."""
+    import numpy as np
+
+    if np.size(scale) > 1:
+        shape = [1] * x.ndim
+        shape[int(read_attribute(node, "axis", 1))] = -1
+        scale, zero = scale.reshape(shape), np.reshape(zero, shape if np.size(zero) > 1 else ())
+    return ((np.subtract(x, zero, dtype=np.float64) * scale).reshape(x.shape).astype(scale.dtype),)
 
 
 def _global_max_pool(_: Any, x: Any) -> tuple[Any, ...]:
