@@ -29,6 +29,7 @@ from precision_debug_onnxruntime.modes import recipe
 
 import precision_debug
 from precision_debug.errors import ModelError
+from precision_debug.reasons import as_reason
 from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.report.lead import lead_sentences
 from precision_debug.testing.backend_contract import CopyingHook, have_same_bits
@@ -396,3 +397,13 @@ def test_that_constants_were_folded_for_quantize_dynamic_comes_first(tmp_path: P
     report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=feeds)
     assert [one.code for one in report.target.notes if "folded" in one.code] == ["onnxruntime.folded_first"]
     assert begins_approved(lead_sentences(report)[0].en)
+
+
+@pytest.mark.parametrize("mode", ["ort_int8", "ort_int8_dynamic"])
+def test_a_file_that_names_an_opset_twice_is_quantised(mode: str, tmp_path: Path) -> None:
+    """Files that were merged do; ONNX Runtime runs them, and its quantiser finds no "proper ai.onnx domain"."""
+    model = onnx_models.mlp()
+    model.opset_import.append(copy.copy(model.opset_import[0]))
+    report = precision_debug.compare(saved(model, tmp_path), run_mode=mode, inputs={"x": normal(3, 8)})
+    assert "onnxruntime.opset_twice" in [as_reason(note).code for note in report.target.notes]
+    assert any(row.relative_l2 or 0 for row in report.compared)

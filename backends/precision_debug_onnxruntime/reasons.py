@@ -274,6 +274,12 @@ REASONS = Catalogue("onnxruntime", {
         "（nodes_to_exclude），或部署 --save_model 写出的模型",
         "Exclude it from quantisation (nodes_to_exclude), or deploy the model that --save_model writes.", departs=True,
     ),
+    "opset_twice": Wording(
+        "the file asks for opset {opset} twice, which onnxruntime.quantization refuses; it was asked once",
+        "文件两次要求 opset {opset}，onnxruntime.quantization 会拒绝；已改为只要求一次",
+        "Write the file with each opset once, or deploy the model that --save_model writes.",
+        departs=True,
+    ),
     "biases_named": Wording(
         "biases that several operators read were given names of their own ({names}): onnxruntime.quantization would"
         " name its copy as another tensor is named, and the model would read that one",

@@ -39,7 +39,7 @@ from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
 from ..keep import find_nodes
 from ..reasons import say
 from ..settings import setting
-from .opset import raise_opset
+from .opset import opset_of, raise_opset
 from .running_graph import dump, infer_types
 
 __all__ = ["after_quantisation", "quantise"]
@@ -192,13 +192,13 @@ def _quantise_once(
         whole = read_model(source.path)
         with our_errors(source.path):
             onnx.load_external_data_for_model(whole.proto, str(whole.folder))
-            named = _give_biases_names(whole.proto.graph)
+            prepared = _prepare(whole)
             onnx.save_model(
                 whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
             )
     else:
         whole = model
-        named = _give_biases_names(model.proto.graph)
+        prepared = _prepare(model)
         path.write_bytes(model.proto.SerializeToString())
     kept, stock, measured = dict(known.removed), known.stock, False
     while True:
@@ -231,9 +231,8 @@ def _quantise_once(
     known.removed, known.stock = kept, stock
     infer_types(made, runtime, folder)
     ours = _measure_error(source, result, feeds) if measured else None  # of further sets nobody reads it
-    renamed = (say("biases_named", names=list_some(named)),) if named else ()
-    known.keep({**excluded, **more}, result, renamed)
-    return made, (*_iterate_left_in_float(kept, stock, ours), *renamed)
+    known.keep({**excluded, **more}, result, prepared)
+    return made, (*_iterate_left_in_float(kept, stock, ours), *prepared)
 
 
 def _exclude_too(common: Mapping[str, Any], kept: Mapping[str, Reason]) -> dict[str, Any]:
@@ -350,6 +349,20 @@ def _measure_error(source: Model, result: Path, feeds: Sequence[Feeds]) -> float
             off = float(np.linalg.norm(given[fair] - true[fair])) / size if made else np.inf
             worst = max(worst or 0.0, off)
     return worst
+
+
+def _prepare(model: Model) -> tuple[Reason, ...]:
+    """Take out of a model what the quantiser gets wrong or refuses without need, and say what."""
+    said = []
+    if named := _give_biases_names(model.proto.graph):
+        said.append(say("biases_named", names=list_some(named)))
+    opsets = model.proto.opset_import
+    if len(once := {(item.domain, item.version): item for item in opsets}) < len(opsets):
+        kept = list(once.values())
+        del opsets[:]
+        opsets.extend(kept)
+        said.append(say("opset_twice", opset=opset_of(model)))
+    return tuple(said)
 
 
 def _give_biases_names(graph: Any) -> list[str]:
