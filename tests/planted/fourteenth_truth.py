@@ -1,5 +1,5 @@
-"""What is true of the fourteenth to nineteenth batch's cases, without the tool: ``python
-tests/planted/fourteenth_truth.py [fifteenth | ... | nineteenth] [WORD …]``."""
+"""What is true of the fourteenth to twentieth batch's cases, without the tool: ``python
+tests/planted/fourteenth_truth.py [fifteenth | ... | twentieth] [WORD …]``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from planted import eighteenth_onnx, fifteenth_onnx, fourteenth_onnx, nineteenth_onnx, seventeenth_onnx, sixteenth_onnx
+from planted import (
+    eighteenth_onnx,
+    fifteenth_onnx,
+    fourteenth_onnx,
+    nineteenth_onnx,
+    seventeenth_onnx,
+    sixteenth_onnx,
+    twentieth_onnx,
+)
 from planted.onnx_faults import Array
 from planted.twelfth.case import Thread
 
@@ -169,7 +177,7 @@ def main() -> int:
 
     words = sys.argv[1:]
     batches = {"fifteenth": fifteenth_onnx, "sixteenth": sixteenth_onnx, "seventeenth": seventeenth_onnx,
-               "eighteenth": eighteenth_onnx, "nineteenth": nineteenth_onnx}  # fmt: skip
+               "eighteenth": eighteenth_onnx, "nineteenth": nineteenth_onnx, "twentieth": twentieth_onnx}  # fmt: skip
     batch = batches[words.pop(0)] if words and words[0] in batches else fourteenth_onnx
     for one in batch.CASES:
         if not words or any(word in one.name for word in words):
