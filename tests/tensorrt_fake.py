@@ -337,6 +337,15 @@ def _keep_types(proto: onnx.ModelProto) -> None:
     proto.graph.node.extend(nodes)
 
 
+def _are_inconsistent(proto: onnx.ModelProto, sizes: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether inputs' sizes of one name are several numbers, which 8.6.1 refuses to build (on an H200)."""
+    found: dict[str, set[int]] = {}
+    for value in proto.graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, sizes.get(value.name, ()), strict=False):
+            found.setdefault(dim.dim_param, set()).add(size if dim.dim_param else 0)
+    return any(len(numbers) > 1 for numbers in found.values())
+
+
 def _round_to_grid(proto: onnx.ModelProto, kept: set[str]) -> None:
     """Round to 255 steps of the largest magnitude behind every node that is not kept."""
     nodes = []
@@ -486,6 +495,7 @@ def fake_tensorrt(
     asked: list[dict[str, str]] = []
     taken: list[list[str]] = []
     builders: list[Any] = []
+    sizes: dict[str, Sequence[int]] = {}
 
     class Base:
         def __init__(self) -> None: ...
@@ -502,7 +512,7 @@ def fake_tensorrt(
             return Config()
 
         def create_optimization_profile(self) -> Any:
-            return SimpleNamespace(set_shape=lambda *_: None)
+            return SimpleNamespace(set_shape=lambda name, _low, best, _high: sizes.update({name: best}))
 
         def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
             names = [tensor.name for tensor in network.outputs]
@@ -511,6 +521,10 @@ def fake_tensorrt(
             asked[-1] |= {flag.name: "on" for flag in config.flags}
             taken.append(_select(config.algorithm_selector, list(_fused(network.proto, names))))
             size = sum(4 * int(np.prod(tensor.shape)) for tensor in network.outputs)
+            if _are_inconsistent(network.proto, sizes):
+                self._logger.log("Severity.ERROR", "4: [shapeContext.cpp::getInterval::3338] Error Code 4: Internal"
+                                 " Error (?: Input dimensions with this name are inconsistent.)")  # fmt: skip
+                return None
             if set(names) & set(refuse) or size > too_large:
                 self._logger.log("Severity.ERROR", "4: [builder.cpp::fail::1] Error Code 4: Internal Error (no reason)")
                 return None

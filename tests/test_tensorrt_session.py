@@ -394,6 +394,19 @@ def test_repeats_are_built_anew_and_what_is_kept_is_the_compared_engine(
     assert all(row.repeated is not None for row in report.compared)
 
 
+@pytest.mark.parametrize("version", ["8.6.1", "10.3.0", "11.0.0"])
+def test_sizes_of_one_name_may_be_several_numbers(version: str, install: Install, tmp_path: Path) -> None:
+    """Paddle2ONNX calls every size that is open "?"; cls of Paddle's OCR built no engine for it on a card."""
+    install(version=version)
+    proto = models.residual()
+    for place in (0, 2, 3):
+        proto.graph.input[0].type.tensor_type.shape.dim[place].dim_param = "?"
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert "size_names_dropped" in {note.code.rpartition(".")[2] for note in opened().notes}
+    onnx.save(models.residual("N"), tmp_path / "m.onnx")
+    assert "size_names_dropped" not in {note.code.rpartition(".")[2] for note in opened().notes}
+
+
 @pytest.mark.parametrize("mode", ["trt_engine", "trt_fp16"])
 def test_a_saved_engine_against_its_model(install: Install, mode: str) -> None:
     install()

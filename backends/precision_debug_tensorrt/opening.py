@@ -30,7 +30,16 @@ from .engine.timing_cache import TimingCache
 from .engine.types import dtype_name
 from .engine.versions import Api, load_api
 from .failures import add_suspect
-from .make import LOOKED_AT, Built, Maker, build_typed, choose_road, load_engine, make_typed_source
+from .make import (
+    LOOKED_AT,
+    Built,
+    Maker,
+    build_typed,
+    choose_road,
+    drop_size_names,
+    load_engine,
+    make_typed_source,
+)  # fmt: skip
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
 from .reasons import say
@@ -54,6 +63,9 @@ def open_session(
     messages, logger = _start(api, options)
     arrays = [{name: np.asarray(value) for name, value in feed.items()} for feed in feeds]
     notes: list[Reason] = []
+    if isinstance(source, OnnxModel):
+        given, source = source, drop_size_names(source, arrays)
+        notes += [say("size_names_dropped")] if source is not given else []
     asked: tuple[Asked, ...] = ()
     maker: Maker | None = None
     if options.save_model and not (road.strong and isinstance(source, OnnxModel)):

@@ -132,6 +132,11 @@ REASONS = Catalogue("tensorrt", {
     ),
     "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),
     "built_in": Wording("The engine was built in {seconds:.1f} s.", "引擎构建用时 {seconds:.1f} 秒。"),
+    "size_names_dropped": Wording(
+        "The file gives inputs' sizes that differ one name, which TensorRT refuses; it was built without these names.",
+        "文件给输入的不同尺寸用了同一个名称，TensorRT 会拒绝；构建时已去掉这些名称。",
+        "Give each its own name (onnx.load, dim_param) before you build the engine to ship.",
+    ),
     "calibrated": Wording(
         "INT8 scales were calibrated on {count} {count:sample set|sample sets} (entropy).",
         "INT8 缩放系数以 {count} 组样本校准（entropy）。",

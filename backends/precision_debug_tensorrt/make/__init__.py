@@ -6,7 +6,7 @@ from .ahead_of_time import ChipBuild, build_for_chip, build_for_chips
 from .config import LOOKED_AT
 from .engine import Built, Maker, load_engine
 from .road import Road, choose_road
-from .typed import build_typed, make_typed_source
+from .typed import build_typed, drop_size_names, make_typed_source
 
 __all__ = [
     "LOOKED_AT",
@@ -18,6 +18,7 @@ __all__ = [
     "build_for_chips",
     "build_typed",
     "choose_road",
+    "drop_size_names",
     "load_engine",
     "make_typed_source",
 ]

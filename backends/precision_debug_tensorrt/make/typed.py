@@ -25,7 +25,7 @@ from ..model import OnnxModel
 from ..modes import Recipe
 from ..reasons import say
 
-__all__ = ["build_typed", "make_typed_source"]
+__all__ = ["build_typed", "drop_size_names", "make_typed_source"]
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def make_typed_source(
     build to report. Raises as ``make_typed_model``.
     """
     kept = list(refused_by_builder)
-    source = _drop_size_names(source, feeds)
+    source = drop_size_names(source, feeds)
     while True:
         found, notes, asked = make_typed_model(source, recipe, options, feeds, folder, kept)
         refused = _find_refused_type(api, logger, messages, found)
@@ -78,10 +78,10 @@ def build_typed(
             kept.append(kind)
 
 
-def _drop_size_names(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxModel:
+def drop_size_names(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxModel:
     """Return the model without names of sizes that are fed as different numbers.
 
-    From 10 on TensorRT holds sizes of one name to be one number, and Paddle2ONNX calls each of them "?".
+    TensorRT (8.6 and later, on a card) holds sizes of one name to be one number; Paddle2ONNX calls each of them "?".
     """
     sizes: dict[str, set[int]] = defaultdict(set)
     for item in source.model.proto.graph.input:
