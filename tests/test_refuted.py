@@ -77,6 +77,22 @@ def test_what_was_tried_does_not_refute(seen: dict[Any, Evaluation], whole: floa
     assert outcome(seen, whole=whole) is None
 
 
+@pytest.mark.parametrize(
+    ("low", "error", "refuted"),
+    [
+        ("other", 0.2179, True),  # in float all the while: kept, they leave the count as it was
+        ("add", 0.2179, False),  # they count, and the count is what it was
+        ("other", BEFORE, False),  # nothing changed at all
+    ],
+)
+def test_who_runs_in_float_between_quantised_tensors_is_refuted_too(low: str, error: float, refuted: bool) -> None:
+    """Tensors are what is quantised there, and the engine counts no such operator among those in INT8."""
+    was = dataclasses.replace(ALL, names=((low,),))
+    kept = ToKeep(of=60, state="none", before=BEFORE, whole=1e-6)
+    found = note_kept_in_vain(kept, {THEIRS: evaluation(error, ALL)}, THEIRS, BEFORE, was, point, frozenset({"add"}))
+    assert (found.in_vain is not None) == refuted
+
+
 def test_what_is_refuted_is_nobody_s_and_says_why() -> None:
     kept = kept_in_vain(21, 0.2179)
     found = withdraw_culprits(EXPLANATION, kept)

@@ -176,8 +176,11 @@ def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str)
     try:
         tried = finder.find(named)
         all_named = len(named) == len(explanation.culprits)
-        theirs = finder.keepable.around(names_to_keep(named, precision)) if all_named else frozenset[int]()
-        return note_kept_in_vain(tried, finder.seen, theirs, finder.rule.before[0], finder.rule.was, finder.point)
+        names = names_to_keep(named, precision) if all_named else ()
+        theirs = finder.keepable.around(names) if names else frozenset[int]()
+        return note_kept_in_vain(
+            tried, finder.seen, theirs, finder.rule.before[0], finder.rule.was, finder.point, frozenset(names)
+        )
     except PrecisionDebugError as error:
         return _note_untried(finder.keepable, say("fix_failed", detail=str(error)))
 
@@ -243,12 +246,13 @@ def _note_untried(found: Keepable, why: Any) -> ToKeep:
 
 def note_kept_in_vain(
     found: ToKeep, seen: Mapping[Kept, Evaluation], culprits: Kept, before: float, was: Executed | None,
-    point: Callable[[Evaluation], TradePoint],
+    point: Callable[[Evaluation], TradePoint], names: frozenset[str] = frozenset(),
 ) -> ToKeep:  # fmt: skip
     """With what came of keeping all of the culprits, where that did nothing although keeping more did something.
 
     seen: the sets that were run. culprits: who is named, with what reads them. before: the error with nothing kept.
-    was: in which precision the operators ran then. point: a set as it is told of, run as it would be pasted.
+    was: in which precision the operators ran then. point: a set as it is told of, run as it would be pasted. names: of
+    the culprits' tensors.
     """
     named = culprits
     if not named or not math.isfinite(before) or not before:
@@ -259,8 +263,12 @@ def note_kept_in_vain(
     errors = [one.error for _, one in sets if one.error is not None]
     if not works or not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
         return found
-    if was is None or any(one.executed is None or one.executed.low >= was.low for _, one in sets):
-        return found  # the engine did not keep them, or does not tell
+    if was is None or any(one.executed is None for _, one in sets):
+        return found  # the engine does not tell whether it kept them
+    # Who ran in float all the while (a Log between two quantised tensors) leaves the count as it is when kept.
+    counted = was.names is None or not names.isdisjoint(name for made in was.names for name in made)
+    if any(one.executed.low >= was.low if counted else one.error == before for _, one in sets if one.executed):
+        return found  # the engine did not keep them
     told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
     if told.error is None or LITTLE * told.error < before:
         return found
