@@ -178,9 +178,10 @@ class Chain:
     """A baseline of one operator after the other, into which errors are put."""
 
     def __init__(self, steps: dict[str, Any]) -> None:
-        self._steps = steps
+        self._steps, self.runs = steps, 0
 
     def run_replacing(self, feeds: dict[str, Any], replace: Any, _names: Any) -> None:
+        self.runs += 1
         value = feeds["x"]
         for name, step in self._steps.items():
             value = step(value)
@@ -203,9 +204,39 @@ def test_what_an_error_grows_to_is_measured_with_it_alone(last: Any, times: floa
         feeds={"x": x}, operators=lambda: (chain, None), showing=lambda hook: hook, bench=HostWorkbench(), rounded=(),
         baseline=chain,
     )  # fmt: skip
-    alone: Any = SimpleNamespace(**tensors)
+    alone: Any = SimpleNamespace(**tensors, ran={})
     assert measure_growth(subject, alone, "a", "y") == pytest.approx(times, rel=0.2)
     assert measure_growth(subject, alone, "y", "y") is None
+
+
+@pytest.mark.parametrize(("held", "runs"), [(1 << 20, 3), (0, 5)])
+def test_errors_that_were_put_into_a_run_once_are_not_put_again(
+    held: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a language model each operator's error was carried to the logits, and then once more for its token."""
+    from precision_debug.explain import effects
+    from precision_debug.explain.workbench import HostWorkbench
+
+    monkeypatch.setattr(effects, "_HELD", held)
+    x = np.linspace(0.5, 1.5, 64)
+    chain = Chain({"a": lambda x: x * 2, "b": lambda x: x + 1, "y": np.sqrt})
+    subject: Any = SimpleNamespace(
+        feeds={"x": x}, operators=lambda: (chain, None), showing=lambda hook: hook, bench=HostWorkbench(), rounded=(),
+        baseline=SimpleNamespace(replacer=chain),
+    )  # fmt: skip
+    exact = {"a": x * 2, "b": x * 2 + 1}
+    alone: Any = SimpleNamespace(exact=exact, wrong={name: one * 1.01 for name, one in exact.items()}, ran={})
+    plain = {"y": np.sqrt(x * 2 + 1)}
+    sinks = [effects.Sink(name="y", squared=1.0, size=1.0, is_output=True)]
+    work: Any = SimpleNamespace(go_on=lambda: None, runs=8)
+    carried = effects.carry_errors(subject, alone, ["a", "b"], sinks, plain, work).effects
+    for name in carried:
+        again = effects.run_with_errors(subject, alone, [name], ["a"], "y")
+        off = effects.measure_error_at(subject.bench, plain["y"], again)
+        assert carried[name][0].rel_l2 == pytest.approx(off, rel=1e-12)
+    both = effects.run_with_errors(subject, alone, ["a", "b"], ["a", "b"], "y")
+    assert both == pytest.approx(np.sqrt((x * 2.02 + 1) + 0.01 * (x * 2 + 1)), rel=0.01)
+    assert chain.runs == runs
 
 
 @pytest.mark.parametrize(("far", "seed"), [(30.0, 1), (500.0, 2)])

@@ -51,6 +51,10 @@ _WORTH_HALVING = 0.5
 culprits."""
 
 
+_HELD = 32 << 20
+"""Bytes of what runs of the baseline showed that are held, so that the same run is not made twice."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sink:
     """A tensor where effects are judged. squared: the squared error that the comparison found there.
@@ -166,7 +170,7 @@ def carry_errors(
 
     def effects_of(names: Sequence[str]) -> tuple[Effect, ...]:
         work.go_on()
-        got = _run(subject, _Errors(alone, names), candidates, sinks)
+        got = _run_with_own(subject, alone, names, candidates, sinks)
         return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
     def much(effects: Sequence[Effect]) -> float:
@@ -203,7 +207,7 @@ def carry_errors_together(
 ) -> tuple[Effect, ...]:  # fmt: skip
     """Return what the errors of some operators, all at once, do at each sink; takes a run of the baseline."""
     able = [name for name in names if _fits(alone, name)]
-    got = _run(subject, _Errors(alone, able), candidates, sinks)
+    got = _run_with_own(subject, alone, able, candidates, sinks)
     return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
 
@@ -221,7 +225,7 @@ def measure_growth(subject: Subject, alone: Alone, name: str, at: str) -> float 
     if not _fits(alone, name):
         return None
     sinks = [Sink(name=one, squared=0.0, size=0.0) for one in (name, at)]
-    plain, got = (_run(subject, _Errors(alone, names), [name], sinks) for names in ([], [name]))
+    plain, got = (_run_with_own(subject, alone, names, [name], sinks) for names in ([], [name]))
     own, arrives = (
         measure_error_at(subject.bench, plain[one], got[one]) if one in plain and one in got else None
         for one in (name, at)
@@ -235,7 +239,7 @@ def run_with_errors(
     """An output of a run of the baseline into which the own errors of some operators are put; None where it has none.
     candidates: all that are put in one time or another."""
     able = [name for name in names if _fits(alone, name)]
-    return _run(subject, _Errors(alone, able), candidates, [Sink(name=at, squared=0.0, size=0.0)]).get(at)
+    return _run_with_own(subject, alone, able, candidates, [Sink(name=at, squared=0.0, size=0.0)]).get(at)
 
 
 def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:
@@ -256,7 +260,7 @@ def measure_error_without(
     names: whose errors are known. None where it is not a number.
     """
     kept = [name for name in names if name not in without and _fits(alone, name)]
-    got = _run(subject, _Errors(alone, kept), names, [sink])
+    got = _run_with_own(subject, alone, kept, names, [sink])
     if sink.name not in got or sink.name not in plain:
         return None
     return measure_error_at(subject.bench, plain[sink.name], got[sink.name], rounded=sink.name in subject.rounded)
@@ -287,6 +291,21 @@ class _Errors(Mapping[str, tuple[Any, Any]]):
 def _fits(alone: Alone, name: str) -> bool:
     exact, wrong = alone.exact.get(name), alone.wrong.get(name)
     return exact is not None and wrong is not None and exact.shape == wrong.shape
+
+
+def _run_with_own(
+    subject: Subject, alone: Alone, names: Collection[str], candidates: Iterable[str], sinks: Sequence[Sink]
+) -> dict[str, Any]:  # fmt: skip
+    """Return the sinks of a baseline run with some operators' own errors: of one that ran before, where it showed them
+    and they are held still."""
+    key, wanted = frozenset(names), {sink.name for sink in sinks}
+    seen = alone.ran.get(key, {})
+    if wanted <= seen.keys():
+        return {name: seen[name] for name in wanted}
+    found = _run(subject, _Errors(alone, names), candidates, sinks)
+    if sum(one.nbytes for held in alone.ran.values() for one in held.values()) < _HELD:
+        alone.ran[key] = {**seen, **found}
+    return found
 
 
 def _run(

@@ -89,6 +89,7 @@ class Alone:
 
     exact, wrong: the operator's result in the baseline's and in the target's arithmetic, of the same inputs.
     casts: what the target's casts to other types lose that are no rows of both sides, by their names there.
+    ran: what runs of the baseline made of the own errors of some operators, by their names; see ``effects``.
     """
 
     method: str
@@ -97,6 +98,7 @@ class Alone:
     exact: KeptTensors
     wrong: KeptTensors
     host: Callable[[Any], Array] = np.asarray
+    ran: dict[frozenset[str], dict[str, Any]] = field(default_factory=dict)
 
     def exact_of(self, name: str) -> Array | None:
         """In the host's memory; None where it was not kept."""
