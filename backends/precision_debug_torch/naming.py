@@ -8,6 +8,7 @@ casts which autocast inserts shift no other name.
 from __future__ import annotations
 
 import collections
+import functools
 from typing import Any, NamedTuple
 
 __all__ = ["QUANTISED", "ROOT", "Namer", "canonical_name", "is_bookkeeping", "op_type"]
@@ -81,6 +82,11 @@ def op_type(func: Any) -> str:
     return schema.name.replace("::", ".") if schema is not None else f"higher_order.{func.name()}"
 
 
+@functools.lru_cache(maxsize=4096)
+def _plain_name(func: Any) -> str:
+    return canonical_name(op_type(func).partition(".")[2])
+
+
 class _Scope(NamedTuple):
     """What runs now, and how often it called each operator. family: its kind, where it is a call of a family."""
 
@@ -144,8 +150,8 @@ class Namer:
     def operator(self, func: Any) -> str:
         """Return the name of an operator call inside the call that runs now."""
         now = self._stack[-1]
-        name = canonical_name(op_type(func).partition(".")[2])
-        if now.scope.partition("@")[0] in self._quantised:
+        name = _plain_name(func)
+        if self._quantised and now.scope.partition("@")[0] in self._quantised:
             name = f"{self._mark}{name}"
         return self._unique(self.prefix + (now.scope if name == now.family else self._counted(name)))
 
@@ -156,7 +162,7 @@ class Namer:
     def operator_in(self, scope: str, func: Any) -> str:
         """Return the same inside a scope that is not a call of a module."""
         counts = self._elsewhere.setdefault(scope, collections.Counter())
-        name = canonical_name(op_type(func).partition(".")[2])
+        name = _plain_name(func)
         counts[name] += 1
         full = f"{self.prefix}{scope}/{name}"
         return self._unique(full if counts[name] == 1 else f"{full}#{counts[name]}")
@@ -168,8 +174,8 @@ class Namer:
 
     def _counted(self, name: str) -> str:
         scope, counts = self._stack[-1].scope, self._stack[-1].counts
-        counts[name] += 1
-        call = name if counts[name] == 1 else f"{name}#{counts[name]}"
+        counts[name] = count = counts[name] + 1
+        call = name if count == 1 else f"{name}#{count}"
         return f"{scope}/{call}" if scope else call
 
     def further(self, func: Any, name: str, place: int) -> str:
@@ -193,5 +199,5 @@ class Namer:
         return self._unique(name)
 
     def _unique(self, name: str) -> str:
-        self._taken[name] += 1
-        return name if self._taken[name] == 1 else f"{name}~{self._taken[name]}"
+        self._taken[name] = count = self._taken[name] + 1
+        return name if count == 1 else f"{name}~{count}"

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
@@ -42,6 +41,9 @@ from .reasons import say
 from .workbench import TorchWorkbench
 
 __all__ = ["TorchSession", "device_versions", "make_unseen_write_error", "translate_error", "wrap"]
+
+
+Named = list[tuple[str, Any]]
 
 
 class TorchSession:
@@ -218,12 +220,12 @@ class TorchSession:
             on_close()
 
     def _trace(
-        self, built: Built, module: Any, inputs: Mapping[str, Any], show: Show, replacing: Replacing | None,
-        names: frozenset[str] | None,
+        self, built: Built, module: Any, constants: Named, inputs: Mapping[str, Any], show: Show,
+        replacing: Replacing | None, names: frozenset[str] | None,
     ) -> Trace:  # fmt: skip
         """Return what one run of the module is to show."""
         return Trace(
-            self._level, constants=[*module.named_parameters(), *module.named_buffers()], feeds=inputs, show=show,
+            self._level, constants=constants, feeds=inputs, show=show,
             quantised=built.quantised, type=type_of(self._recipe.change), results=self._plain_results(built, inputs),
             replacing=replacing, listed=self._listed(), names=names, phases=phases_of(module),
             held=built.held,
@@ -239,15 +241,16 @@ class TorchSession:
         failed: list[BaseException] = []
         module = make_twin(built.module, frozenset(self._own or ()))
         refuse = self._refuse_write if self._own is not None and module is not built.module else None
-        shared = WrittenConstants(self._shared(built, module), refuse)
+        parameters, buffers = [*module.named_parameters()], [*module.named_buffers()]
+        shared = WrittenConstants(self._shared(built, module, parameters, buffers), refuse)
         inputs = tensors_of(built, feeds)
         args, kwargs = arguments_of(built.model, inputs)
         trace, undo, replacing = None, None, None
         if show is not None:
             if replaces:
-                constants = [tensor for _, tensor in (*module.named_parameters(), *module.named_buffers())]
-                replacing = Replacing(constants, self._made, self.fixed)
-            trace = self._trace(built, module, inputs, self._guarded(show, failed), replacing, names)
+                replacing = Replacing([one for _, one in (*parameters, *buffers)], self._made, self.fixed)
+            constants = [*parameters, *buffers]
+            trace = self._trace(built, module, constants, inputs, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
         self._arithmetic.reset()
         try:
@@ -276,30 +279,32 @@ class TorchSession:
             if undo is not None:
                 undo()
             shared.restore()
-        self._note_written(built, module, shared)
+        self._note_written(built, module, dict(parameters), shared)
         return outputs
 
-    def _shared(self, built: Built, module: Any) -> list[tuple[str, Any]]:
+    def _shared(self, built: Built, module: Any, parameters: Named, buffers: Named) -> Named:
         """Return what a run's module shares with the model that its next run starts from."""
         if isinstance(module, torch.jit.ScriptModule):
             return []
         if module is built.module:
-            return [*module.named_parameters(), *module.named_buffers()]
+            return [*parameters, *buffers]
         own = self._own or {}
-        return [(name, tensor) for name, tensor in module.named_parameters() if name not in own]
+        return [(name, tensor) for name, tensor in parameters if name not in own]
 
     def _refuse_write(self, name: str) -> None:
         assert self._built is not None
         raise make_unseen_write_error(self._built.model, name)
 
-    def _note_written(self, built: Built, module: Any, shared: WrittenConstants) -> None:
+    def _note_written(
+        self, built: Built, module: Any, parameters: Mapping[str, Any], shared: WrittenConstants
+    ) -> None:  # fmt: skip
         """A run has ended that may have written into what it shares with others. Raises BackendError."""
         if unseen := shared.unseen():
             self._refuse_write(unseen)
         if shared.written and module is built.module:
             self.alone = self.alone or say("writes_own", name=next(iter(shared.written)))
         if self._own is None:
-            known = dict(module.named_parameters()) if shared.written and module is not built.module else {}
+            known = parameters if module is not built.module else {}
             self._own = {name: known[name].nbytes for name in shared.written if name in known}
 
     def _compare_with_list(self, metas: Sequence[TensorMeta]) -> None:
@@ -437,8 +442,7 @@ def _follow_calls(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
         except BaseException:
             trace.abandon_module()
             raise
-        with _disable_current_modes():  # what a hook computes is not an operator of the model
-            trace.module(name, kind, args, kwargs, result)
+        trace.module(name, kind, (args, kwargs), result)
         return result
 
     return called

@@ -7,6 +7,7 @@ process; each call that depends on them therefore gets its own run's under one l
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,18 +38,23 @@ class Arithmetic:
         self._cuda = device.type == "cuda"
         self._device = device
         self._states: tuple[Any, Any] = (None, None)
+        self._seeded: tuple[Any, Any] | None = None
         self._seed = seed
         self.kept_casts = 0
         self.drawn = 0
         self.needed = recipe.promotes or recipe.same_draws
+        self.plain = not (recipe.promotes or recipe.autocast or self._cuda)
+        """Whether an operator that draws no numbers runs as it is."""
 
     def reset(self) -> None:
         """A run begins: its random numbers start from the seed."""
-        with GLOBALS:
-            before = self._get()
-            torch.manual_seed(self._seed)
-            self._states = self._get()
-            self._set(before)
+        if self._seeded is None:  # once: without a driver torch notes the whole stack of each call, for each device
+            with GLOBALS:
+                before = self._get()
+                torch.manual_seed(self._seed)
+                self._seeded = self._get()
+                self._set(before)
+        self._states = self._seeded
         self.kept_casts = self.drawn = 0
 
     @contextlib.contextmanager
@@ -72,7 +78,7 @@ class Arithmetic:
             if func._schema.name.startswith("aten::_amp_"):
                 return _run_scaler_operator(func, args, kwargs)
             args, kwargs = self._promoted(func, args, kwargs)
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if _is_seeded(func):
             return self._random(func, args, kwargs)
         if self._recipe.autocast and func._schema.name in _WHOLE:
             with _restore_autocast():
@@ -143,6 +149,12 @@ class Arithmetic:
         torch.set_rng_state(states[0])
         if states[1] is not None:
             torch.cuda.set_rng_state(states[1], self._device)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_seeded(func: Any) -> bool:
+    """Return whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 _DRAWS = {

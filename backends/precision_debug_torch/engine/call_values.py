@@ -217,18 +217,20 @@ def values_of(func: Any, args: Any, kwargs: Any, result: Any, writes: bool) -> t
     return (list(result) if several else [result]), several
 
 
-def tensors_in(values: Any) -> Iterator[Any]:
+def tensors_in(values: Any) -> list[Any]:
     """Of an operator's arguments or results, which are nested in plain containers only."""
     if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, (tuple, list)):
+        return [values]
+    found: list[Any] = []
+    if isinstance(values, (tuple, list)):
         for value in values:
             if isinstance(value, torch.Tensor):
-                yield value
+                found.append(value)
             elif isinstance(value, (tuple, list)):
-                yield from tensors_in(value)
+                found += tensors_in(value)
     elif isinstance(values, dict):
-        yield from tensors_in(list(values.values()))
+        found += tensors_in(list(values.values()))
+    return found
 
 
 _PLAIN = (bool, int, float, str, type(None))

@@ -124,7 +124,7 @@ _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
 class _Facts:
     """What is known of an ATen operator beforehand. shares: its result may hold its argument's elements, in order.
 
-    moves: it computes nothing.
+    moves: it computes nothing. plain: it takes no functions and draws no random numbers.
     """
 
     kind: str
@@ -132,6 +132,7 @@ class _Facts:
     writes: bool
     shares: bool
     moves: bool = False
+    plain: bool = False
 
 
 @functools.lru_cache(maxsize=4096)
@@ -146,6 +147,7 @@ def _facts(func: Any) -> _Facts:
         writes=schema.is_mutable,
         shares=shares and not schema.is_mutable and len(schema.returns) == 1,
         moves=not schema.is_mutable and plain_type(kind) in MOVE,
+        plain=torch.Tag.nondeterministic_seeded not in func.tags,
     )
 
 
@@ -223,7 +225,7 @@ class Trace:
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator was run."""
-        inputs = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
+        inputs = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else tensors_in(args)
         if self._names_wanted is not None and self._replacing is not None:
             self._operator_again(func, args, kwargs, result, inputs, self._names_wanted, self._replacing)
             return
@@ -255,7 +257,7 @@ class Trace:
             if isinstance(value, torch.Tensor):
                 self.places[full] = len(self.calls) - 1, place if several else None
                 if facts.shares and not several:
-                    self._share(value, inputs)
+                    _share(self._elements, value, inputs)
                 if self._replacing is not None:
                     self._replacing.note(full, func, args, kwargs, read_too, moved=moved)
                 self._tell(
@@ -312,7 +314,7 @@ class Trace:
         """What ``operator`` does, of a run like one before: only what is wanted is shown."""
         facts = _facts(func)
         constants = self._constants_of(inputs, replacing)
-        moved = self._only_moves(facts, inputs)
+        moved = facts.moves and self._only_moves(facts, inputs)
         name, scope = self._call_name(func, args, kwargs, inputs)
         if self._phases is not None:
             self._phases.operator_extra(name, scope, {})
@@ -387,13 +389,18 @@ class Trace:
                     if new is not None and self._replacing is not None and tensor is not None:
                         self._replacing.put(tensor, new, written=False)
 
-    def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
+    def module(self, name: str, kind: str, arguments: Any, result: Any) -> None:
         """A module call ended with a result."""
         self.namer.leave()
-        entered = self._module_inputs.pop()
+        entered, own = self._module_inputs.pop(), name.partition("@")[0] in self._quantised
+        if own or self.level == "module" or not self._listed:
+            with _disable_current_modes():  # what a hook computes is not an operator of the model
+                self._tell_module(name, kind, arguments, result, entered)
+
+    def _tell_module(self, name: str, kind: str, arguments: Any, result: Any, entered: tuple[str, ...]) -> None:
         if self.level != "module":
             if name.partition("@")[0] in self._quantised:
-                read = self._sources((args, kwargs))
+                read = self._sources(arguments)
                 for full, tensor in iterate_leaves(result, name):
                     own = self.namer.plain(self._results.get(full, f"{full}/{self._type}"))
                     self._tell(own, f"{self._type}.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
@@ -405,7 +412,7 @@ class Trace:
             if not self._listed:
                 self._is_result(result, name, entered)
             return
-        read = self._sources((args, kwargs))
+        read = self._sources(arguments)
         found = list(iterate_leaves(result, name))
         for full, tensor in found:
             inner = self._sources(tensor)  # of a module that returns what a module inside it returned
@@ -450,22 +457,14 @@ class Trace:
     def _sources(self, values: Any) -> tuple[str, ...]:
         return self._names_of(leaf_tensors(values))
 
-    def _share(self, value: Any, inputs: list[Any]) -> None:
-        """Remember where a result is an argument's elements in the same order."""
-        for tensor in inputs:
-            if _holds_same_elements(value, tensor):
-                self._elements[value] = self._elements[tensor] = self._elements.get(tensor) or Elements()
-                return
-
     def _constants_of(self, inputs: list[Any], replacing: Replacing) -> tuple[str, ...]:
         """Return names of the constants among an operator's arguments, also where they were only moved about before."""
         found: list[str] = []
         for tensor in inputs:
-            name = self._constants.get(tensor)
-            if name is not None:
+            if (name := self._constants.get(tensor)) is not None:
                 found.append(name)
-            elif tensor in self._roots:
-                found.extend(self._roots[tensor])
+            elif (roots := self._roots.get(tensor)) is not None:
+                found += roots
             elif tensor not in self._names:
                 replacing.protect(tensor)
         return tuple(found)
@@ -554,7 +553,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._made.clear()
         if self._switches is not None:
             self._switches.look()
-        if _facts(func).writes:
+        facts = _facts(func)
+        if facts.writes:
             if self._loans is not None:
                 self._loans.end()
             if self._comparer is not None:
@@ -566,16 +566,24 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not hasattr(func, "_schema") and func.name() in CONTROL:
             with self:
                 return CONTROL[func.name()](*args)
-        result = self._arithmetic.call(func, args, kwargs)
+        plainly = facts.plain and self._arithmetic.plain
+        result = func(*args, **kwargs) if plainly else self._arithmetic.call(func, args, kwargs)
         if self._trace is not None:
-            with (
-                torch._C.DisableTorchFunction()
-            ):  # what a trace and its hooks ask of tensors is not a call of the model
+            # what a trace and its hooks ask of tensors is not a call of the model
+            with torch._C.DisableTorchFunction():
                 self._trace.operator(func, args, kwargs, result)
-        if next(iter(tensors_in(args)), None) is None and not list(tensors_in(kwargs)):
+        if not (tensors_in(args) or (kwargs and tensors_in(kwargs))):
             for tensor in tensors_in(result):
                 self._made[tensor] = None
         return result
+
+
+def _share(elements: ByTensor[Elements], value: Any, inputs: list[Any]) -> None:
+    """Remember where a result is an argument's elements in the same order."""
+    for tensor in inputs:
+        if _holds_same_elements(value, tensor):
+            elements[value] = elements[tensor] = elements.get(tensor) or Elements()
+            return
 
 
 def _holds_same_elements(value: Any, tensor: Any) -> bool:

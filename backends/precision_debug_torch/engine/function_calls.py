@@ -44,8 +44,7 @@ class Families(TorchFunctionMode):
         begun = self._trace.begin(name)
         result = None
         try:
-            run = self._family if name in FAMILIES else _call_plainly
-            result = run(func, args, kwargs or {}, name)
+            result = self._family(func, args, kwargs or {}, name) if name in FAMILIES else func(*args, **(kwargs or {}))
         finally:
             self._trace.end(begun, result)
         return result
@@ -59,10 +58,6 @@ class Families(TorchFunctionMode):
             raise
         self._trace.leave_family()
         return result
-
-
-def _call_plainly(func: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
-    return func(*args, **kwargs)
 
 
 def _may_use_cudnn(args: Any) -> bool:

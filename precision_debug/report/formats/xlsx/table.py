@@ -47,16 +47,16 @@ def stream_rows(
     widths: of the columns, in characters; what is longer in one of ``_WRAPPED`` goes on in a second line.
     The sheet must be of a constant_memory workbook, hold at most its first line, and be the last one added.
     """
-    cells = {
-        (status, apart): _make_cells(formats, layout, coloured, status, apart)
-        for status in Status for apart in (False, True)
-    }  # fmt: skip
+    cells: dict[tuple[Status, bool], list[_Cell]] = {}  # of what occurs: most reports have two statuses of eight
     height = _make_heights(layout, widths)
     sheet._write_single_row(1)
     write = sheet.fh.write
     line = 1
     for line, row in enumerate(rows, 2):
-        made = "".join([cell(row, line) for cell in cells[row.status, row.name in marked]])
+        kind = row.status, row.name in marked
+        if kind not in cells:
+            cells[kind] = _make_cells(formats, layout, coloured, *kind)
+        made = "".join([cell(row, line) for cell in cells[kind]])
         write(f'<row r="{line}"{height(row)}>{made}</row>')
     sheet.dim_rowmax = max(sheet.dim_rowmax, line - 1)
     sheet.previous_row = line
