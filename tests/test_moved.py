@@ -187,6 +187,48 @@ def test_a_constant_that_is_the_same_but_for_its_size_is_told_by_its_factor(part
         assert isinstance(told, float)
 
 
+def test_gates_in_another_order_are_told_as_blocks(tmp_path: Path) -> None:
+    """Half of the numbers move where two gates of four change places."""
+    size = 4
+
+    def build(order: list[int]) -> Graph:
+        g = Graph(seed=5)
+        x = g.input("x", g.random.normal(size=(6, 2, 3)).astype(np.float32))
+        gates = g.random.normal(size=(4, size, 3)).astype(np.float32)
+        weight = g.weight("w", gates[order].reshape(1, 4 * size, 3))
+        again = g.weight("r", g.random.normal(size=(1, 4 * size, size)).astype(np.float32))
+        g.op("LSTM", [x, weight, again], "y", hidden_size=size)
+        return g
+
+    base, target = build([0, 1, 2, 3]), build([0, 2, 1, 3])
+    report = precision_debug.compare(
+        target.save(tmp_path / "target.onnx", ["y"]), baseline_model=str(base.save(tmp_path / "base.onnx", ["y"])),
+        run_mode="ort_fp32", baseline="ort_fp32", inputs=base.feeds,
+    )  # fmt: skip
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert re.search(rf"\b1\b.*\b{size}: 0, 2, 1, 3\b", only.evidence["target"])
+
+
+def test_one_number_of_another_shape_is_told_by_its_value(tmp_path: Path) -> None:
+    def build(epsilon: object) -> Graph:
+        g = Graph(seed=5)
+        x = g.op("Abs", [g.input("x", g.random.normal(size=(4, 16)).astype(np.float32))], "a")
+        g.op("Log", [g.op("Add", [x, g.weight("epsilon", np.asarray(epsilon, np.float32))], "raised")], "y")
+        return g
+
+    base, target = build(1e-3), build([0.1])
+    report = precision_debug.compare(
+        target.save(tmp_path / "target.onnx", ["y"]), baseline_model=str(base.save(tmp_path / "base.onnx", ["y"])),
+        run_mode="ort_fp32", baseline="ort_fp32", inputs=base.feeds,
+    )  # fmt: skip
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.evidence["base"], only.evidence["target"]) == (
+        pytest.approx(1e-3), pytest.approx(0.1),
+    )  # fmt: skip
+
+
 def test_an_operator_that_one_file_has_more_in_a_stretch_is_told(tmp_path: Path) -> None:
     """The Not before an If: before, "the target computes something else" and no word of what."""
     case = next(one for one in NIBBLES if one.name == "branch_whose_condition_lost_its_not")

@@ -701,6 +701,7 @@ def _compare_operators(
     pairs = []
     for (key, first), (other, second) in zip(ours, others, strict=True):
         b, t = np.asarray(first), np.asarray(second)
+        t = t.reshape(b.shape) if b.size == t.size == 1 else t  # one number, which exporters write as [] or as [1]
         if b.shape != t.shape:
             turned = _find_transposition(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
             what = {"what": say("a_constant"), "name": _name_constant(key, other)}

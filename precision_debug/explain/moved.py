@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..onnx.types import shorten_floats
-from ..pairing.reordered import find_order
+from ..pairing.reordered import find_order, iterate_blocks
 from ..reasons import say
 from ..records import Culprit, Explanation, Operator
 from .subject import Subject
@@ -46,8 +46,11 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
             continue
         if (found := find_order(base, target)) is not None:
             axis, order = found
-            shown = ", ".join(map(str, order[:_TOLD])) + (", …" if len(order) > _TOLD else "")
+            *_, blocks = tuple(order), *iterate_blocks(np.array(order))  # the gates of a recurrent layer
+            shown = ", ".join(map(str, blocks[:_TOLD])) + (", …" if len(blocks) > _TOLD else "")
             told = say("in_other_order", value=_shorten(one), axis=axis, order=shown)
+            if (size := len(order) // len(blocks)) > 1:
+                told = say("in_blocks_in_other_order", value=_shorten(one), axis=axis, order=shown, size=size)
         else:
             held = held or _index_constants(subject)
             if not (name := _find_whole(subject, held, key, target)):
@@ -83,9 +86,10 @@ def _shorten(culprit: Culprit) -> Any:
 
 
 def _find_pair(subject: Subject, culprit: Culprit) -> tuple[str, Array, Array] | None:
-    """Return the constant of a culprit's evidence, of which most numbers differ: its name, and both sides' arrays."""
+    """Return the constant of a culprit's evidence, of which many numbers differ (half, where two of four gates changed
+    places): its name, and both sides' arrays."""
     told = culprit.evidence
-    if culprit.cause != "files_differ" or not told.get("at") or 2 * told.get("count", 0) <= told.get("elements", 0):
+    if culprit.cause != "files_differ" or not told.get("at") or 4 * told.get("count", 0) < told.get("elements", 0):
         return None
     at = tuple(told["at"])
     for key, base, target in _iterate_pairs(subject, culprit.name):

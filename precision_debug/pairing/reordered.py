@@ -17,7 +17,7 @@ import numpy as np
 
 from ..records import TensorMeta
 
-__all__ = ["Order", "Reordered", "find_order", "find_reordered", "list_orders"]
+__all__ = ["Order", "Reordered", "find_order", "find_reordered", "iterate_blocks", "list_orders"]
 
 Array = np.ndarray[Any, Any]
 Constants = Mapping[str, Sequence[tuple[str, Array, Array]]]
@@ -78,11 +78,12 @@ def list_orders(pairs: Iterable[tuple[Array, Array]]) -> list[tuple[int, ...]]:
         if moved is not None:
             places = np.argsort(moved[1])
             found[tuple(places.tolist())] = None
-            found.update(dict.fromkeys(_iterate_blocks(places)))
+            found.update(dict.fromkeys(iterate_blocks(places)))
     return list(found)
 
 
-def _iterate_blocks(places: Array) -> Iterator[tuple[int, ...]]:
+def iterate_blocks(places: Array) -> Iterator[tuple[int, ...]]:
+    """Yield the same order as one of whole blocks, of the smallest blocks first."""
     for size in range(2, len(places) // 2 + 1):
         if len(places) % size == 0:
             blocks = places.reshape(-1, size)

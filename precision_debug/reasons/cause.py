@@ -147,6 +147,10 @@ THINGS: Mapping[str, Wording] = {
         "{value}, where the same numbers are in another order along axis {axis} ({order})",
         "{value}（同样的数沿轴 {axis} 的次序不同：{order}）",
     ),
+    "in_blocks_in_other_order": Wording(
+        "{value}, where the same numbers are in another order along axis {axis} (blocks of {size}: {order})",
+        "{value}（同样的数沿轴 {axis} 的次序不同：每块 {size} 个，{order}）",
+    ),
     "one_of": Wording("{one} of {other}", "{other}的{one}"),
     "tried_each": Wording("{items:;}", "{items:;}"),
     "undone_leaves": Wording(
