@@ -127,7 +127,10 @@ def test_the_comparisons_own_calibration_serves_the_sets_that_are_tried(
 
 def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(once: Callable[..., Report]) -> None:
     """OpenVINO takes nothing back between a product and its quantiser, so that a run with each tensor put back would
-    give the softmax the error of all that comes before it: before, "this type is too coarse" was said of it."""
+    give the softmax the error of all that comes before it: before, "this type is too coarse" was said of it.
+
+    NNCF gives each channel of a weight a scale of its own, but none below 1 % of the largest (``eps`` of its
+    fix_zero_filters_symmetric): the wide channel is what makes the others' scales too coarse."""
     report = once(2, brought_back=False)
     culprit = report.explanation.culprits[0]
     assert (culprit.name, culprit.cause) == ("shifted", "outlier_channel")
