@@ -20,6 +20,8 @@ from planted.onnx_faults import Array, Graph
 from planted.onnx_further import ints, k
 from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
 
+# After the first run: labels that took for granted what an engine rounds, or where a stretch ends, were put right
+# (RESULTS, the twentieth batch).
 CASES: list[Thread] = []
 Made = tuple[Path, Path, Mapping[str, Array]]
 case = functools.partial(fourteenth_onnx.case, cases=CASES)
@@ -475,7 +477,7 @@ def weights_of_a_far_kernel(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("Div", [w, total], "weight"), 10, 4, "y")]
 
 
-@case("formula", "ort_bf16_sim", "pixels way", LOSES, extra="way y near pixels")  # fmt: skip
+@case("formula", "ort_bf16_sim", "x pixels way", LOSES, extra="way y near pixels")  # fmt: skip
 def place_between_two_pixels(g: Graph) -> Sequence[str]:
     """x less its floor of places from 100 to 900: bfloat16 steps by 0.5 to 4 there, and nothing of the rest is left."""
     x = g.input("x", g.random.uniform(0.1, 0.9, (8, 6)).astype(np.float32))
@@ -484,7 +486,7 @@ def place_between_two_pixels(g: Graph) -> Sequence[str]:
     return [g.dense(rest, 6, 4, "y")]
 
 
-@case("formula", "ort_bf16_sim", "sum energy raw square mean2", f"{LOSES} long_reduction drift",
+@case("formula", "ort_bf16_sim", "sum energy raw square mean mean2", f"{LOSES} long_reduction drift",
       extra="sum energy raw square mean mean2")  # fmt: skip
 def level_of_a_signal_over_an_offset(g: Graph) -> Sequence[str]:
     """mean(x^2) - mean(x)^2 of a signal of 0.3 about 8: 64.09 less 64.0, and bfloat16 steps by 0.25 there."""
@@ -494,9 +496,9 @@ def level_of_a_signal_over_an_offset(g: Graph) -> Sequence[str]:
     return [g.op("Sub", [energy, g.op("Mul", [mean, mean], "mean2")], "sum")]
 
 
-@case("overflow", "ort_fp16", "square", "overflow", extra="square total root mean held")  # fmt: skip
+@case("overflow", "ort_fp16_sim", "square", "overflow", extra="square total root mean held")  # fmt: skip
 def root_mean_square_of_a_loud_recording(g: Graph) -> Sequence[str]:
-    """Samples of up to 32767 as whole numbers: their squares reach 1e9, beyond float16; the converter's own file."""
+    """Samples of up to 32767 as whole numbers: their squares reach 1e9, beyond float16."""
     x = g.input("x", (g.random.normal(size=(4, 32)) * 5000).astype(np.float32))
     total = g.op("ReduceMean", [g.op("Mul", [x, x], "square")], "mean", axes=[1], keepdims=1)
     root = g.op("Sqrt", [g.op("Add", [total, k(g, "one", 1)], "held")], "root")
@@ -610,7 +612,7 @@ def blocks_with_one_weight_of_twenty(g: Graph) -> Sequence[str]:
 two(_act, ("Mish", {}), ("Softplus", {}), "mish_cut_to_its_softplus",
     "x tanh(softplus(x)) lost all but its softplus.", "act", OTHER, mode="ov_opt", opset=18)  # fmt: skip
 two(_pooled, ("AveragePool", {"pads": [1, 1, 1, 1]}), ("AveragePool", {"pads": [1, 1, 1, 1], "count_include_pad": 1}),
-    "padding_counted_in_openvino", "count_include_pad became 1.", "pooled", mode="ov_opt",
+    "padding_counted_in_openvino", "count_include_pad became 1.", "pooled mean", mode="ov_opt",
     facts=["count_include_pad|exclude"])  # fmt: skip
 
 
@@ -623,9 +625,9 @@ def separable_net_by_nncf(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("Flatten", [g.op("GlobalAveragePool", [x], "pool")], "flat"), 12, 6, "y", 3)]
 
 
-@case("formula", "ov_bf16", "near x", f"{LOSES} held_narrower", extra="near x score t y")  # fmt: skip
+@case("healthy", "ov_bf16")
 def places_of_a_long_text_in_openvino(g: Graph) -> Sequence[str]:
-    """Places of 1000 to 1100 less 1050, as a sum with a tensor: bfloat16 steps by 4 to 8 there."""
+    """Places of 1000 to 1100 less 1050: OpenVINO takes them in FP32."""
     x = g.input("x", g.random.uniform(1000, 1100, (6, 16)).astype(np.float32))
     less = g.op("Sub", [x, k(g, "centre", 1050)], "near")
     return [g.dense(g.op("Tanh", [g.op("Mul", [less, k(g, "unit", 0.02)], "score")], "t"), 16, 4, "y")]

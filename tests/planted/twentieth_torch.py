@@ -84,7 +84,7 @@ def _masked(meaning: str) -> Any:
 
 
 _SDPA = names("scaled_dot_product_attention", "bitwise_not", "_scaled_dot_product_flash_attention_for_cpu", "where",
-              "masked_fill", "_safe_softmax", "_softmax", "logical_not")  # fmt: skip
+              "masked_fill", "_safe_softmax", "_softmax", "logical_not") + " transpose#4"  # fmt: skip
 
 
 two("mask_that_means_what_is_left_out", "True means seen for torch's own attention; it was given what is left out.",
@@ -102,7 +102,8 @@ def _pre(first: bool) -> Any:
 
 
 two("norm_behind_in_place_of_in_front", "Blocks norm behind the sum (post-norm) in place of in front (pre-norm).", _pre,
-    True, False, layer("u1", "d1") + " n1 n1/layer_norm n1/native_layer_norm u1 u1/linear " + names("add", "gelu"))
+    True, False, layer("u1", "d1") + " o/view d1/view "
+    " n1 n1/layer_norm n1/native_layer_norm u1 u1/linear " + names("add", "gelu"))
 
 
 def _velocity(kind: str) -> Any:
@@ -170,7 +171,7 @@ def _quantile(how: str) -> Any:
 
 
 two("quantile_without_interpolation", "'lower' in place of 'linear' in a quantile of 0.9 of sixteen.", _quantile,
-    "linear", "lower", names("quantile", "sort", "gather", "lerp", "lerp_", "div"))  # fmt: skip
+    "linear", "lower", names("quantile", "sort", "gather", "lerp", "lerp_", "div", "squeeze"))  # fmt: skip
 
 
 def _deviation(unbiased: bool) -> Any:
@@ -248,7 +249,8 @@ two("turned_and_doubled_and_back", "Two transposes and factors that undo each ot
 
 
 @case("formula", "formula", "torch_fp16", names("mul", "neg", "sum", "add", "softmax", "log", "special_entr"),
-      f"{LOST} underflow overflow born stepped", extra=names("mul", "neg", "sum", "add", "softmax", "log"))  # fmt: skip
+      f"{LOST} underflow "
+      "overflow born stepped weight_underflow", extra=names("mul", "neg", "sum", "add", "softmax", "log"))  # fmt: skip
 def entropy_of_a_certain_answer() -> Any:
     """-p log(p + 1e-9) of scores 25 apart: p of 1e-11 and the 1e-9 are 0 in float16, and 0 times -inf is NaN."""
     torch.manual_seed(2002)
@@ -273,7 +275,7 @@ def covariance_of_loud_channels() -> Any:
     return Net(body, a=linear(32, 8, 80.0), b=linear(8, 4)), tokens(32, 64)
 
 
-@case("formula", "formula", "torch_bf16", names("sub", "mul", "pow"), f"{LOST} stepped found_by_repair",
+@case("formula", "formula", "torch_bf16", names("sub", "mul", "pow", "add", "sum"), f"{LOST} stepped found_by_repair",
       extra=names("sub", "mul", "pow", "add", "sum", "sqrt") + " " + layer("a", "b"))  # fmt: skip
 def distance_from_products() -> Any:
     """|a|^2 + |b|^2 - 2ab of vectors of size 30 0.3 apart: 900 + 900 - 1800, where bfloat16 steps by 4 to 8."""
@@ -369,7 +371,7 @@ def _stepped(loss: Any, optimiser: Any = None) -> Any:
 _LOSS = names("loss", "mean", "div", "sum", "mul", "sub", "loss/mean", "loss/sum", "loss/mul", "loss/div", "kl_div",
               "loss/kl_div", "loss/log_softmax", "loss/_log_softmax", "log_softmax", "loss/softmax", "loss/sub",
               "loss/smooth_l1_loss", "loss/huber_loss", "smooth_l1_loss", "huber_loss") + (
-    " backward/div backward/loss/div")  # fmt: skip
+    " backward/div backward/loss/div backward/div#2/div")  # fmt: skip
 
 
 def _taught(squared: bool) -> Any:
