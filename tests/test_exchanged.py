@@ -141,7 +141,7 @@ def test_an_operand_that_another_engine_reads(tmp_path: Path) -> None:
     inputs = {"x": np.random.default_rng(1).normal(size=(6, 8)).astype(np.float32)}
     report = precision_debug.compare(
         save(tmp_path / "target.onnx", of("up", "gate")), inputs=inputs,
-        baseline_model=save(tmp_path / "base.onnx", of("gate", "up")), run_mode="ov_opt", baseline="ort_fp32",
+        baseline_model=save(tmp_path / "base.onnx", of("gate", "up")), run_mode="ov_opt_fp32", baseline="ort_fp32",
     )  # fmt: skip
     assert report.explanation is not None
     told = {one.name: one.evidence for one in report.explanation.culprits if one.cause == "files_differ"}

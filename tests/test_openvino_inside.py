@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import HARDWARE
 from planted.onnx_faults import Graph
 
 import precision_debug
@@ -141,6 +142,8 @@ def test_a_run_that_is_given_what_the_engine_shows_shows_the_rest(tmp_path: Path
     report = precision_debug.compare(path, inputs=feeds, run_mode="ov_int8", run_once=True, explain="off")
     seen = {row.name for row in report.rows if row.comparison is not None}
     wanted = {f"{name}{number}" for name in ("one", "shifted", "gated", "swish", "two", "sum") for number in range(3)}
+    if HARDWARE["exact_8_bit_sums"]():  # other kernels: what they add in place stays in the layer, and the first block
+        wanted -= {"two0", "two1", "two2", "gated0", "sum0"}
     assert wanted <= seen, wanted - seen
 
 

@@ -493,7 +493,7 @@ def test_a_constant_of_an_operator_that_the_engine_writes_otherwise_is_told(tmp_
     pytest.importorskip("openvino", reason="the target runs in OpenVINO")
     made, base, feeds = next(one for one in LOST if one.name == "bias_of_keras_in_both_halves").make(tmp_path)
     report = precision_debug.compare(
-        made, baseline_model=str(base), run_mode="ov_opt", baseline="ort_fp32", inputs=feeds
+        made, baseline_model=str(base), run_mode="ov_opt_fp32", baseline="ort_fp32", inputs=feeds
     )
     assert report.explanation is not None
     (only,) = report.explanation.culprits

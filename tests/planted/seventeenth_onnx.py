@@ -1027,7 +1027,7 @@ def regions_and_a_second_opinion(g: Graph) -> Sequence[str]:
     return _regions("half_pixel")(g)
 
 
-@case("float64", "ov_opt", "since x", f"coarse held_narrower {DIFFER} {thirteenth_onnx.ENGINE} found_by_repair",
+@case("float64", "ov_opt_fp32", "since x", f"coarse held_narrower {DIFFER} {thirteenth_onnx.ENGINE} found_by_repair",
       baseline="ort_fp32", extra="since x since32 wave y y_mm")  # fmt: skip
 def seconds_in_float64_in_openvino(g: Graph) -> Sequence[str]:
     """Unix times in float64 less another: OpenVINO's CPU computes float64 in float32, which knows every 128th
