@@ -386,7 +386,8 @@ class Operator:
     stored: those of them that the file holds as integers; narrowed: the type of those that it stores as narrower floats
     and casts where they are read, by name. reads: the tensors that it reads besides, and inputs: all that it reads in
     their order, where a file says so. scales: scale and zero point of those of its tensors that are integers, or become
-    them, by name, where the file has them. inside: the first tensor of who has it in a body, or ""."""
+    them, by name, where the file has them. inside: the first tensor of who has it in a body, or "".
+    defaults: what attributes are where nothing is said, where that is known."""
 
     op_type: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -397,6 +398,7 @@ class Operator:
     inputs: tuple[str, ...] = ()
     scales: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     inside: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from precision_debug.errors import BackendError
 from precision_debug.numbers import narrowing
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.narrowing import narrow_type
@@ -33,11 +35,12 @@ _CHOSEN_BY_THE_MODE = {"device", "dtype", "generator", "layout", "memory_format"
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """How a row was made. arguments: plain ones by the schema's names. numbers: of those, what stands in a tensor's or
-    a scalar's place. constants: parameters and buffers that it reads, by name."""
+    """How a row was made. arguments: plain ones by the schema's names; defaults: the schema's own. numbers: of those,
+    what stands in a tensor's or a scalar's place. constants: parameters and buffers that it reads, by name."""
 
     op_type: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     constants: tuple[str, ...] = ()
 
@@ -46,15 +49,22 @@ class Made:
         read = {name: _values(arrays[name]) for name in self.constants if name in arrays}
         found = {name: array for name, array in read.items() if array is not None}
         numbers = {name: np.float64(number) for name, number in self.numbers.items()}
-        return Operator(op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers})
+        return Operator(
+            op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers}, defaults=self.defaults
+        )
 
 
 class Replacing:
     """What one run may write, and what it has noted. constants: parameters and buffers. made: what was noted before,
-    which holds. fixed: takes the names of rows that only move constants about, of which nothing is written."""
+    which holds. fixed: takes the names of rows that only move constants about, of which nothing is written. told:
+    arguments of operators in place of their own, see protocols.TellsOtherwise."""
 
-    def __init__(self, constants: Iterable[Any], made: Mapping[str, Made], fixed: set[str]) -> None:
+    def __init__(
+        self, constants: Iterable[Any], made: Mapping[str, Made], fixed: set[str],
+        told: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.made: dict[str, Made] = dict(made)
+        self._told = told
         self._fixed = fixed
         self._kept: dict[int, Any] = {}  # start of memory that is not the run's to the tensor that holds it
         for tensor in constants:
@@ -66,16 +76,44 @@ class Replacing:
         if start is not None:
             self._kept.setdefault(start, tensor)
 
-    def note(self, name: str, func: Any, args: Any, kwargs: Any, constants: Iterable[str], *, moved: bool) -> None:
-        """A row's operator ran. moved: it computed nothing, of nothing but constants."""
+    def note(
+        self, name: str, func: Any, args: Any, kwargs: Any, constants: Iterable[str], *, moved: bool,
+        made: tuple[int, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """A row's operator ran. moved: it computed nothing, of nothing but constants. made: the tensor, and its place
+        among the operator's results."""
+        if made is not None and name in self._told and not func._schema.is_mutable:
+            self._compute_as_told(name, func, args, kwargs, *made)
         if moved:
             self._fixed.add(name)
         if name in self.made:
             return
         arguments, numbers = _plain_arguments(func, args, kwargs)
+        known = func._schema.arguments if hasattr(func, "_schema") else ()
         self.made[name] = Made(
-            op_type=op_type(func), arguments=arguments, numbers=numbers, constants=tuple(dict.fromkeys(constants))
-        )
+            op_type=op_type(func), arguments=arguments, numbers=numbers, constants=tuple(dict.fromkeys(constants)),
+            defaults={one.name: one.default_value for one in known if one.has_default_value()},
+        )  # fmt: skip
+
+    def finish(self) -> dict[str, Made]:
+        """Return what was noted. Raises BackendError where an operator did not compute by what it is told."""
+        for name in self._told:
+            raise BackendError("is not computed by other arguments", where=name)
+        return self.made
+
+    def _compute_as_told(self, name: str, func: Any, args: Any, kwargs: Any, place: int, value: Any) -> None:
+        """Put what an operator makes by the arguments that it is told in place of the tensor that it made: the one at
+        this place of its results."""
+        args, kwargs, told = [*args], {**kwargs}, {**self._told[name]}
+        for at, argument in enumerate(func._schema.arguments):
+            if argument.name in told and at < len(args):
+                args[at] = told.pop(argument.name)
+        with contextlib.suppress(RuntimeError, TypeError), torch.no_grad(), _disable_current_modes():
+            found = func(*args, **kwargs, **told)
+            found = found[place] if isinstance(found, (tuple, list)) else found
+            if found.shape == value.shape:
+                self.put(value, found.detach(), written=False)
+                self._told = {key: told for key, told in self._told.items() if key != name}
 
     def put(self, tensor: Any, new: Any, *, written: bool) -> None:
         """Write an array, or a tensor of the same device, in place of a tensor's values; the tensor keeps its own where
@@ -136,13 +174,14 @@ def _plain_arguments(func: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any],
     plain: dict[str, Any] = {}
     numbers: dict[str, float] = {}
     for place, argument in enumerate(schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        if argument.name in _CHOSEN_BY_THE_MODE or (place >= len(args) and argument.name not in kwargs):
+        said = place < len(args) or argument.name in kwargs
+        if argument.name in _CHOSEN_BY_THE_MODE or not (said or argument.has_default_value()):
             continue
+        value = args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
         listed = isinstance(value, (list, tuple)) and all(isinstance(item, _PLAIN) for item in value)
         if isinstance(value, _PLAIN) or listed:
             plain[argument.name] = list(value) if isinstance(value, (list, tuple)) else value
-        if type(value) is float and argument.name != "alpha" and str(argument.type) in ("Tensor", "number"):
+        if said and type(value) is float and argument.name != "alpha" and str(argument.type) in ("Tensor", "number"):
             numbers[argument.name] = value
     return plain, numbers
 

@@ -58,6 +58,7 @@ class TorchSession:
     doubts: Sequence[Doubt]
     layers: Sequence[EngineLayer] = ()
     arithmetic = ""
+    takes_attributes = True
 
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
@@ -168,7 +169,7 @@ class TorchSession:
                 return replace(meta.op_type, meta.name, value if on_device else as_array(value, name=meta.name))
             return None
 
-        outputs = self._execute(feeds, show, replaces=True, names=wanted)
+        outputs = self._execute(feeds, show, replaces=True, names=wanted, told=getattr(replace, "told", {}))
         return _Outputs(outputs) if on_device else _arrays(outputs)
 
     @property
@@ -233,7 +234,7 @@ class TorchSession:
 
     def _execute(
         self, feeds: Feeds, show: Show | None, *, replaces: bool = False, loans: Loans | None = None,
-        names: frozenset[str] | None = None,
+        names: frozenset[str] | None = None, told: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> Mapping[str, Any]:  # fmt: skip
         built = self._built
         if built is None:
@@ -248,7 +249,7 @@ class TorchSession:
         trace, undo, replacing = None, None, None
         if show is not None:
             if replaces:
-                replacing = Replacing([one for _, one in (*parameters, *buffers)], self._made, self.fixed)
+                replacing = Replacing([one for _, one in (*parameters, *buffers)], self._made, self.fixed, told)
             constants = [*parameters, *buffers]
             trace = self._trace(built, module, constants, inputs, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
@@ -263,7 +264,7 @@ class TorchSession:
                     self._compare_with_list(trace.metas)
                     self._metas, self._by_name = tuple(trace.metas), None
                 if replacing is not None:
-                    self._made = replacing.made
+                    self._made = replacing.finish()
             else:
                 outputs = dict(iterate_leaves(result, "output"))
             self._skipped = self._skipped or getattr(result, "skipped", False)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..reasons import say
 from ..records import Culprit
+from .attributes import find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
 from .subject import Subject
@@ -54,7 +55,7 @@ def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work)
     case = _make_case(subject, alone, culprit.name) if culprit.cause == "other_arithmetic" else None
     if case is None or culprit.evidence.keys() & {"count", "ours"}:
         return culprit
-    told = _find_result(case) or _find_operand(case, work)
+    told = _find_result(case) or _find_operand(case, work) or find_untold_attributes(case, _most_left(case))
     return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
 
 

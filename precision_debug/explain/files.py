@@ -15,12 +15,13 @@ import numpy as np
 from ..numbers.blocks import iterate_blocks, measure_norm
 from ..numbers.narrowing import is_rounding
 from ..numbers.number_types import find_promise
-from ..onnx.types import FLATTENS, says_nothing, shorten_floats, shortest_float
+from ..onnx.types import shortest_float
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
+from .attributes import find_flattened, find_guilty_attributes, list_other_attributes
 from .introduced import Alone
-from .operator_facts import compare_places, find_converted_type, find_longer_stretches
+from .operator_facts import compare_places, find_converted_type, find_exchanged_operators, find_longer_stretches
 from .operators import MOVE, plain_type
 from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -86,7 +87,9 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             if difference and say("is_missing") in (difference["base"], difference["target"]):
                 difference = _find_folded_operators(subject, name, difference, theirs) or difference
         if difference and difference["what"] == say("an_operator"):  # whose bodies they are in tells why
-            difference = _compare_enclosing_operators(baseline, target, mine, theirs) or difference
+            told = find_exchanged_operators(subject, name) if difference["name"] == name else {}
+            whole = {"base": told["ours"], "target": told["theirs"]} if "ours" in told else {}
+            difference = _compare_enclosing_operators(baseline, target, mine, theirs) or {**difference, **whole}
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
@@ -638,64 +641,22 @@ def _hold_same_numbers(first: Array, second: Array) -> bool:
     return any(b.shape == one.shape and np.allclose(one, b, rtol=2e-3, atol=1e-6) for one in turned)
 
 
-_OF_ITS_RESULT = frozenset({"Unsqueeze"})
-"""Operators that count axes of what they give."""
-
-
-def _cuts_differently(moves: Operator, first: Any, second: Any) -> bool:
-    """Return whether an operator that only moves elements moves another number of them in the target. It does not
-    choose how many it reads: an earlier operator divided the work differently, so this is no fault of its own."""
-    if plain_type(moves.op_type) not in MOVE:
-        return False
-    if not (isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)) and len(first) == len(second) > 1):
-        return False
-    whole = all(isinstance(one, (int, np.integer)) and one > 0 for one in (*first, *second))
-    return whole and math.prod(first) != math.prod(second)
-
-
-def _name_same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
-    """Return whether two attributes name the same axes, counted from either end."""
-    rank = axes[op_type in _OF_ITS_RESULT] if axes is not None and key in ("axis", "axes") else 0
-    several = [list(one) if isinstance(one, (list, tuple)) else [one] for one in (first, second)]
-    if not rank or not all(isinstance(axis, int) for one in several for axis in one):
-        return False
-    return [axis % rank for axis in several[0]] == [axis % rank for axis in several[1]]
-
-
-def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
-    """Return whether no axis comes after one; axes: how many there are of what is read and of the result."""
-    return axis == -1 or (axes is not None and axes[0] > 0 and isinstance(axis, int) and axis % axes[0] == axes[0] - 1)
-
-
 def _compare_operators(
     mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
 ) -> Evidence:
     """case: see ``find_file_difference``. axes: see ``_count_axes``."""
     if mine.op_type != theirs.op_type:
         return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
-    for key in sorted({*mine.attributes, *theirs.attributes}):
-        first, second = mine.attributes.get(key), theirs.attributes.get(key)
-        if key == FLATTENS:
-            if first != second and not _is_last(mine.attributes.get("axis"), axes):
-                told = [say("axis_and_behind", axis=str(one.attributes.get("axis"))) if own else
-                        str(one.attributes.get("axis")) for one, own in ((mine, first), (theirs, second))]  # fmt: skip
-                return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
-            continue
-        if None in (first, second) and says_nothing(key, second if first is None else first):
-            continue
-        if (
-            first != second
-            and not _name_same_axes(mine.op_type, key, first, second, axes)
-            and not _cuts_differently(mine, first, second)
-        ):
-            base, there = (say("is_missing") if one is None else str(shorten_floats(one)) for one in (first, second))
-            return {"what": say("an_attribute"), "name": key, "base": base, "target": there}
+    apart = list_other_attributes(mine, theirs, axes)
+    if told := find_flattened(mine, theirs, axes) or find_guilty_attributes(case, name, apart):
+        return told
     ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
     if len(ours) != len(others):
         more = dict(ours if len(ours) > len(others) else others)
         fewer = dict(others if len(ours) > len(others) else ours)
         extra = next((key for key in more if key not in fewer), "")
-        there, gone = say("is_there"), say("is_missing")
+        value = np.asarray(more.get(extra, ()))
+        there, gone = value.item() if value.size == 1 else say("is_there"), say("is_missing")
         first, second = (there, gone) if len(ours) > len(others) else (gone, there)
         return {"what": say("a_constant"), "name": extra, "base": first, "target": second}
     pairs = []

@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
+from ..protocols import TellsOtherwise
 from ..records import TensorMeta
 from .introduced import Alone
 from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
@@ -379,9 +380,11 @@ def _compute_with(case: Case, *puts: Mapping[str, Array]) -> list[Array] | None:
     return known if len(known) == len(found) else None
 
 
-def run_with(case: Case, put: Mapping[str, Array], *more: str) -> dict[str, Array]:
+def run_with(
+    case: Case, put: Mapping[str, Array], *more: str, told: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Array]:
     """Return these tensors and the operator's own of a run of the baseline, with others put in their place; {} where
-    the engine does not run so. more: further tensors."""
+    the engine does not run so. more: further tensors. told: see ``TellsOtherwise``."""
     seen: dict[str, Array] = {}
     bench = case.subject.bench
 
@@ -395,7 +398,7 @@ def run_with(case: Case, put: Mapping[str, Array], *more: str) -> dict[str, Arra
 
     try:
         case.subject.operators()[0].run_replacing(
-            case.subject.feeds, case.subject.showing(replace), {*put, *more, case.name}
+            case.subject.feeds, TellsOtherwise(case.subject.showing(replace), told or {}), {*put, *more, case.name}
         )
     except PrecisionDebugError:
         return {}
@@ -694,8 +697,11 @@ def _make_engine_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array 
     return compute
 
 
-def make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """Return the region's operators one after the other, in the baseline's own engine, where it runs them alone."""
+def make_exact_evaluator(
+    case: Case, told: Mapping[str, Mapping[str, Any]] | None = None
+) -> Callable[[Mapping[str, Array]], Array | None] | None:
+    """Return the region's operators one after the other, in the baseline's own engine, where it runs them alone. told:
+    attributes in place of their own, by what they make."""
     operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
     if operators is None:
         return None
@@ -732,7 +738,7 @@ def make_exact_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | 
             if missing := [read for read in one.inputs if read and read not in values]:
                 waiting += missing
                 continue
-            found = operators.run(one, values)
+            found = operators.run(one, values, (told or {}).get(name))
             if found is None:
                 return None
             values.update({key: np.asarray(value) for key, value in found.items()})

@@ -13,7 +13,7 @@ from .graph import read_external_data
 from .model import Model, map_file
 from .types import dtype_name
 
-__all__ = ["Constants"]
+__all__ = ["Constants", "read_held"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +40,7 @@ class Constants(Mapping[str, Array]):
         self._tensors = {tensor.name: tensor for tensor in graph.initializer}
         self._tensors |= {tensor.values.name: tensor for tensor in graph.sparse_initializer}
         for node in graph.node:
-            value = _value_of(node) if node.op_type == "Constant" else None
+            value = read_held(node) if node.op_type == "Constant" else None
             if value is not None:
                 self._tensors[node.output[0]] = value
         self._read: dict[str, Array | None] = {}
@@ -121,7 +121,7 @@ class Constants(Mapping[str, Array]):
             return None
 
 
-def _value_of(node: Any) -> Any:
+def read_held(node: Any) -> Any:
     """Return what a Constant node holds: a tensor, or the numbers of value_float(s) and value_int(s) as an array."""
     for item in node.attribute:
         if item.name == "value":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..records import Operator, Stored
+from .constants import read_held
 from .graph import iterate_graphs
 from .model import Model
 from .scales import read_node_scales
@@ -33,12 +34,11 @@ class FileOperators:
 
     @functools.cached_property
     def _tensors(self) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for inner in iterate_graphs(self._graph):
             for node in inner.node:
-                for item in node.attribute if node.op_type == "Constant" else ():
-                    if item.name == "value":
-                        found[node.output[0]] = item.t
+                if node.op_type == "Constant" and (held := read_held(node)) is not None:
+                    found[node.output[0]] = held
             found.update({tensor.name: tensor for tensor in inner.initializer})
         return found
 
@@ -49,9 +49,10 @@ class FileOperators:
 
             if name not in self._tensors:
                 return None
+            held = self._tensors[name]
             try:
-                self._arrays[name] = numpy_helper.to_array(self._tensors[name], self._folder)
-            except (OSError, ValueError, TypeError):
+                self._arrays[name] = held if isinstance(held, np.ndarray) else numpy_helper.to_array(held, self._folder)
+            except (OSError, ValueError, TypeError, AttributeError):
                 return None
         return self._arrays[name]
 

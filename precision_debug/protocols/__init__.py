@@ -68,6 +68,7 @@ __all__ = [
     "Survey",
     "Surveyor",
     "Switch",
+    "TellsOtherwise",
     "Tensor",
     "TorchComparison",
     "Watcher",
@@ -79,6 +80,7 @@ __all__ = [
     "is_switch",
     "keeps_own",
     "progress_to",
+    "takes_attributes",
     "tell",
     "without",
 ]
@@ -146,8 +148,10 @@ if TYPE_CHECKING:
         Replace,
         Replacer,
         Session,
+        TellsOtherwise,
         keeps_own,
         progress_to,
+        takes_attributes,
         tell,
     )
     from .tensors import (
@@ -178,8 +182,8 @@ __getattr__ = make_lazy_exports(
             "is_switch without"
         ),
         "session": (
-            "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session keeps_own "
-            "progress_to tell"
+            "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session "
+            "TellsOtherwise keeps_own progress_to takes_attributes tell"
         ),
         "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Executed", "OneRun", "PrecisionReader", "ProgressReader", "PutsKnown", "Replace", "Replacer", "Session",
-    "keeps_own", "progress_to", "tell",
+    "TellsOtherwise", "keeps_own", "progress_to", "takes_attributes", "tell",
 ]  # fmt: skip
 
 
@@ -93,6 +93,17 @@ class PutsKnown:
         return self._replace(op_type, name, tensor)
 
 
+class TellsOtherwise:
+    """A ``replace`` of a run in which operators compute by other attributes than their own. told: those attributes, by
+    the tensor that is made and by key. See ``takes_attributes``."""
+
+    def __init__(self, replace: Replace, told: Mapping[str, Mapping[str, Any]]) -> None:
+        self._replace, self.told, self.on_device = replace, told, bool(getattr(replace, "on_device", False))
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> Any:
+        return self._replace(op_type, name, tensor)
+
+
 class Replacer(Session, Protocol):
     """A session that can go on with other values than it computed, where the engine allows it (``Session.replacer``).
 
@@ -127,6 +138,11 @@ def keeps_own(session: Session, name: str) -> bool:
     """Return whether a session is known to go on with its own value of a tensor, so that nothing need be made for it: a
     view of a table of embeddings is as large as the table."""
     return name in getattr(session.replacer, "fixed", ())
+
+
+def takes_attributes(session: Session) -> bool:
+    """Return whether a session's operators compute by other attributes where ``TellsOtherwise`` has them."""
+    return bool(getattr(session.replacer, "takes_attributes", False))
 
 
 # In which precision a session's operators really ran, as the engine shows it and not as it was asked for.

@@ -320,13 +320,13 @@ class Trace:
             self._phases.operator_extra(name, scope, {})
         shown = 0
         values, _ = values_of(func, args, kwargs, result, facts.writes)
-        for full, one in zip(self._full(func, name, args, inputs, values), values, strict=True):
+        for place, (full, one) in enumerate(zip(self._full(func, name, args, inputs, values), values, strict=True)):
             known = self._listed.get(full)
             if known is not None:
                 self.metas.append(known)
             if isinstance(one, torch.Tensor):
                 value = one
-                replacing.note(full, func, args, kwargs, constants, moved=moved)
+                replacing.note(full, func, args, kwargs, constants, moved=moved, made=(place, value))
             elif isinstance(one, (bool, int, float, complex)) and not shown:
                 value = torch.tensor(one)
             else:

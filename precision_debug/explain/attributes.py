@@ -1,0 +1,182 @@
+"""Which attributes of an operator make its error: the baseline's is run with the target's in the place of its own.
+
+A beta, a limit, an epsilon, a number of groups: what two operators are told otherwise need not be why one is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..onnx.types import FLATTENS, says_nothing, shorten_floats
+from ..protocols import takes_attributes
+from ..reasons import say
+from ..records import Operator
+from .operators import MOVE, plain_type
+from .undo import LEFT, Case, list_source_names, make_exact_evaluator, measure_left_of, run_with
+
+__all__ = ["Told", "find_flattened", "find_guilty_attributes", "find_untold_attributes", "list_other_attributes"]
+
+Array = np.ndarray[Any, Any]
+
+Told = Mapping[str, tuple[Any, Any]]
+"""Attributes by key: the baseline's value and the target's; None where a side says nothing."""
+
+_TRIED = 8
+"""Sets of attributes that are run at most."""
+
+
+def list_other_attributes(mine: Operator, theirs: Operator, axes: tuple[int, int] | None) -> Told:
+    """Return the attributes that two operators of one type are told otherwise. axes: how many there are of what is read
+    and of the result; None where that is not known."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in sorted({*mine.attributes, *theirs.attributes} - {FLATTENS}):
+        first, second = mine.attributes.get(key), theirs.attributes.get(key)
+        if None in (first, second) and says_nothing(key, second if first is None else first):
+            continue
+        if (
+            first != second
+            and not _name_same_axes(mine.op_type, key, first, second, axes)
+            and not _cuts_differently(mine, first, second)
+        ):
+            found[key] = first, second
+    return found
+
+
+def find_flattened(mine: Operator, theirs: Operator, axes: tuple[int, int] | None) -> dict[str, Any]:
+    """Return the axes over which one of two takes its shares, as it did before opset 13; {} where it is all the
+    same."""
+    sides = [(one, one.attributes.get(FLATTENS)) for one in (mine, theirs)]
+    if sides[0][1] == sides[1][1] or _is_last(mine.attributes.get("axis"), axes):
+        return {}
+    told = [say("axis_and_behind", axis=str(one.attributes.get("axis"))) if own else
+            str(one.attributes.get("axis")) for one, own in sides]  # fmt: skip
+    return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
+
+
+_OF_ITS_RESULT = frozenset({"Unsqueeze"})
+"""Operators that count axes of what they give."""
+
+
+def _cuts_differently(moves: Operator, first: Any, second: Any) -> bool:
+    """Return whether an operator that only moves elements moves another number of them in the target. It does not
+    choose how many it reads: an earlier operator divided the work differently, so this is no fault of its own."""
+    if plain_type(moves.op_type) not in MOVE:
+        return False
+    if not (isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)) and len(first) == len(second) > 1):
+        return False
+    whole = all(isinstance(one, (int, np.integer)) and one > 0 for one in (*first, *second))
+    return whole and math.prod(first) != math.prod(second)
+
+
+def _name_same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
+    """Return whether two attributes name the same axes, counted from either end."""
+    rank = axes[op_type in _OF_ITS_RESULT] if axes is not None and key in ("axis", "axes") else 0
+    several = [list(one) if isinstance(one, (list, tuple)) else [one] for one in (first, second)]
+    if not rank or not all(isinstance(axis, int) for one in several for axis in one):
+        return False
+    return [axis % rank for axis in several[0]] == [axis % rank for axis in several[1]]
+
+
+def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
+    """Return whether no axis comes after one; axes: see ``list_other_attributes``."""
+    return axis == -1 or (axes is not None and axes[0] > 0 and isinstance(axis, int) and axis % axes[0] == axes[0] - 1)
+
+
+def find_guilty_attributes(case: Case | None, name: str, told: Told) -> dict[str, Any]:
+    """Return the attribute that makes the error, or all where these leave far less than it; the first where no run can
+    tell; {} where none makes it, or there is none. name: the tensor whose operator of a region it is."""
+    if not told:
+        return {}
+    said = {key: pair for key, pair in told.items() if pair[1] is not None}
+    lefts = {key: _measure_left(case, name, {key: pair[1]}) for key, pair in [*said.items()][:_TRIED]} if case else {}
+    known = {key: left for key, left in lefts.items() if left is not None}
+    if case is None or not known:
+        return _describe(dict([*told.items()][:1]))
+    best = min(known, key=lambda key: known[key])
+    every = _measure_left(case, name, {key: said[key][1] for key in known}) if len(known) > 1 else None
+    if every is not None and every <= LEFT * min(known[best], 1.0):
+        return {**_describe({key: said[key] for key in known}), "left": every}
+    if known[best] <= LEFT:
+        return {**_describe({best: said[best]}), "left": known[best]}
+    if len(known) < len(told):
+        return _describe({key: pair for key, pair in told.items() if key not in known})
+    case.refuted["files_differ"] = known[best]
+    return {}
+
+
+def find_untold_attributes(case: Case, most: float) -> dict[str, Any]:
+    """Return numbers that one framework's operator is told and another's has no word for, as a softplus' beta: with
+    these the baseline's makes what the target gave, up to a part of the error. {} where none does.
+
+    What is tried is what the operator says where nothing is said, and what the target's reads in their place."""
+    baseline, target = case.subject.operators()
+    mine, row = baseline.operator(case.name), case.subject.row_of[case.name]
+    theirs = target.operator(row.target_name) if target is not None else None
+    if mine is None or theirs is None or not case.subject.two_frameworks:
+        return {}
+    own = {key: value for key, value in mine.attributes.items() if _is_number(value)}
+    best, least = dict[str, Any](), most
+    for put in _list_in_place(own, mine, theirs):
+        left = _measure_left(case, case.name, put)
+        if left is not None and left <= least:
+            best, least = put, left
+    return {**_describe({key: (own[key], value) for key, value in best.items()}), "left": least} if best else {}
+
+
+def _list_in_place(own: Mapping[str, Any], mine: Operator, theirs: Operator) -> Iterator[dict[str, Any]]:
+    """Yield sets of other numbers, the smallest first."""
+    numbers = [value for value in theirs.attributes.values() if _is_number(value)]
+    numbers += [float(one.reshape(-1)[0]) for one in map(np.asarray, theirs.parameters.values())
+                if one.size == 1 and one.dtype.kind == "f"]  # fmt: skip
+    usual = {key: mine.defaults[key] for key in own if mine.defaults.get(key, own[key]) != own[key]}
+    found = [{key: value} for key, value in usual.items()]
+    found += [usual] if len(usual) > 1 else []
+    if len(numbers) == len(own):
+        found.append({key: value for (key, held), value in zip(own.items(), numbers, strict=True) if held != value})
+    found += [{key: value} for key, held in own.items() for value in numbers if value != held]
+    yield from [put for put in found if put][:_TRIED]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _measure_left(case: Case, name: str, attributes: Mapping[str, Any]) -> float | None:
+    """Return the part of the error that is left where the baseline's operator with other attributes is taken off; None
+    where that cannot be run."""
+    own = list_source_names(case.subject)
+    plainly, otherwise = make_exact_evaluator(case), make_exact_evaluator(case, {own.get(name, name): attributes})
+    if plainly is not None and otherwise is not None:
+        plain, got = plainly({}), otherwise({})
+    elif takes_attributes(case.subject.operators()[0]):
+        read = {source: case.given(source) for source in case.subject.sources(case.name)}
+        put = {source: value for source, value in read.items() if value is not None}
+        plain, got = (run_with(case, put, told=told).get(case.name) for told in ({}, {name: attributes}))
+    else:
+        return None
+    if plain is None or got is None or not plain.shape == got.shape == case.wrong.shape:
+        return None
+    plain, got = (one.astype(np.float64) for one in (plain, got))
+    if measure_left_of(case, plain) > _REPRODUCED:  # it is not computed as it ran
+        return None
+    with np.errstate(all="ignore"):
+        return measure_left_of(case, case.wrong - (got - plain))
+
+
+_REPRODUCED = 0.25
+"""Part of an operator's own error by which computing it once more may differ from what ran."""
+
+
+def _describe(told: Told) -> dict[str, Any]:
+    base, target = (_join([pair[side] for pair in told.values()]) for side in (0, 1))
+    return {"what": say("an_attribute"), "name": ", ".join(told), "base": base, "target": target}
+
+
+def _join(values: Sequence[Any]) -> Any:
+    return ", ".join(str(shorten_floats(one)) for one in values) if None not in values else (
+        say("is_missing") if len(values) == 1 else ", ".join("-" if one is None else str(one) for one in values)
+    )  # fmt: skip

@@ -1,0 +1,180 @@
+"""What an operator is told otherwise than the baseline's: both values, and a run that shows that it makes the error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="files are made with onnx")
+
+import precision_debug  # noqa: E402
+from precision_debug.records import Culprit  # noqa: E402
+
+RANDOM = np.random.default_rng(7)
+WEIGHTS = {"w": RANDOM.normal(size=(16, 16)) / 2, "v": RANDOM.normal(size=(16, 16)) / 2, "one": np.ones(16),
+           "other": np.r_[np.ones(15), 1.2], "low": np.array(-1.0), "high": np.array(0.5),
+           "scale": np.array(2.0)}  # fmt: skip
+INPUTS = {"x": RANDOM.normal(size=(6, 16)).astype(np.float32)}
+Ops = list[tuple[str, str, str, dict[str, Any]]]
+
+
+def save(path: Path, between: Ops) -> str:
+    from onnx import TensorProto, helper, numpy_helper
+
+    ops: Ops = [("MatMul", "x w", "h", {}), *between, ("MatMul", "m v", "y", {})]
+    nodes = [helper.make_node(kind, inputs.split(" ") if inputs else [], [out], f"node_{out}", **more)
+             for kind, inputs, out, more in ops]  # fmt: skip
+    read = {name for node in nodes for name in node.input}
+    kept = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in WEIGHTS.items()
+            if name in read]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (6, 16))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], kept), ir_version=9,
+                              opset_imports=[helper.make_opsetid("", 20)])  # fmt: skip
+    onnx.save(model, str(path))
+    return str(path)
+
+
+def blame_files(folder: Path, base: Ops, target: Ops) -> tuple[Culprit, ...]:
+    pytest.importorskip("onnxruntime")
+    report = precision_debug.compare(
+        save(folder / "target.onnx", target), baseline_model=save(folder / "base.onnx", base), inputs=INPUTS,
+        run_mode="ort_fp32", baseline="ort_fp32",
+    )  # fmt: skip
+    assert report.explanation is not None
+    return report.explanation.culprits
+
+
+def told(one: Culprit) -> list[str]:
+    assert one.cause == "files_differ"
+    return [str(one.evidence[key]) for key in ("name", "base", "target")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "wanted"),
+    [
+        ("LeakyRelu", {"alpha": 0.1}, ["alpha", "0.01", "0.1"]),
+        ("Gelu", {"approximate": "tanh"}, ["approximate", "none", "tanh"]),
+        ("Selu", {"alpha": 1.0, "gamma": 2.0}, ["alpha, gamma", "1.6732632, 1.050701", "1.0, 2.0"]),
+        ("Softmax", {"axis": 0}, ["axis", "-1", "0"]),
+    ],
+)
+def test_an_attribute_makes_the_error(kind: str, attributes: dict[str, Any], wanted: list[str], tmp_path: Path) -> None:
+    first, *_ = blame_files(tmp_path, [(kind, "h", "m", {})], [(kind, "h", "m", attributes)])
+    assert told(first) == wanted
+    assert first.evidence["left"] < 1e-3
+
+
+def test_an_epsilon_that_changes_nothing_is_not_why(tmp_path: Path) -> None:
+    first, *_ = blame_files(tmp_path, [("LayerNormalization", "h one", "m", {})],
+                            [("LayerNormalization", "h other", "m", {"epsilon": 1e-6})])  # fmt: skip
+    assert first.evidence["name"] == "one (other in the target's file)"
+    assert first.evidence["left"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "wanted"),
+    [
+        ([("Clip", "h low", "m", {})], [("Clip", "h low high", "m", {})], ["high", "missing", "0.5"]),
+        ([("Constant", "", "c", {"value_float": 2.0}), ("Mul", "h c", "m", {})],
+         [("Constant", "", "c", {"value_float": 3.0}), ("Mul", "h c", "m", {})], ["c", "2.0", "3.0"]),
+        ([("Div", "h scale", "d", {}), ("Tanh", "d", "t", {}), ("Mul", "t scale", "m", {})],
+         [("Identity", "h", "m", {})], ["m", "Div+Tanh+Mul", "Identity"]),
+        ([("Softplus", "h", "m", {})],
+         [("Mul", "h scale", "d", {}), ("Softplus", "d", "s", {}), ("Div", "s scale", "m", {})],
+         ["m", "Softplus", "Mul+Softplus+Div"]),
+    ],
+)  # fmt: skip
+def test_a_number_or_a_stretch_that_one_file_lacks_is_told(
+    base: Ops, target: Ops, wanted: list[str], tmp_path: Path
+) -> None:
+    first, *_ = blame_files(tmp_path, base, target)
+    assert told(first) == wanted
+
+
+# Modules: an operator is told what PyTorch's own schema says where nothing is said.
+
+def blame_modules(folder: Path, base: str, target: str) -> tuple[Culprit, ...]:
+    pytest.importorskip("torch", reason="torch is not installed")
+    (folder / "net.py").write_text(f"""
+import torch
+from torch.nn import functional as F
+
+class Net(torch.nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.a, self.b = first, torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        h = 3 * self.a(x)
+        return self.b(({base}) if self.first else ({target}))
+
+def base():
+    return Net(True).eval()
+
+def target():
+    return Net(False).eval()
+""")
+    report = precision_debug.compare(
+        f"{folder / 'net.py'}:target", baseline_model=f"{folder / 'net.py'}:base", inputs=INPUTS,
+        run_mode="torch_fp32", baseline="torch_fp32",
+    )  # fmt: skip
+    assert report.explanation is not None
+    return report.explanation.culprits
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "wanted"),
+    [
+        ("F.softplus(h)", "F.softplus(h, 2.0)", ["beta", "1", "2.0"]),
+        ("F.softplus(h)", "F.softplus(h, threshold=1.0)", ["threshold", "20", "1.0"]),
+        ("F.hardtanh(h)", "F.hardtanh(h, -2.0, 2.0)", ["max_val, min_val", "1.0, -1.0", "2.0, -2.0"]),
+        ("F.leaky_relu(h)", "F.leaky_relu(h, 0.1)", ["negative_slope", "0.01", "0.1"]),
+        ("F.gelu(h)", "F.gelu(h, approximate='tanh')", ["approximate", "none", "tanh"]),
+        ("F.group_norm(h, 4)", "F.group_norm(h, 2)", ["group", "4", "2"]),
+        ("F.interpolate(h[None], 24, mode='linear')[0, :, 4:20]",
+         "F.interpolate(h[None], 24, mode='linear', align_corners=True)[0, :, 4:20]",
+         ["align_corners", "False", "True"]),
+        ("F.scaled_dot_product_attention(h[None, None], h[None, None], h[None, None])[0, 0]",
+         "F.scaled_dot_product_attention(h[None, None], h[None, None], h[None, None], scale=1.0)[0, 0]",
+         ["scale", "missing", "1.0"]),
+    ],
+)  # fmt: skip
+def test_an_argument_makes_the_error(
+    base: str, target: str, wanted: list[str] | None, tmp_path: Path
+) -> None:
+    first, *_ = blame_modules(tmp_path, base, target)
+    if wanted is not None:
+        assert told(first) == wanted
+        assert first.evidence["left"] < 1e-3
+
+
+def test_an_argument_that_changes_nothing_is_not_why(tmp_path: Path) -> None:
+    """Beside another epsilon, the weight of a norm is off: the norm is named with its weight."""
+    base, target = ("F.layer_norm(h, (16,), torch.full((16,), 1.0), None, 1e-5)",
+                    "F.layer_norm(h, (16,), torch.full((16,), 1.1), None, 2e-5)")  # fmt: skip
+    for one in blame_modules(tmp_path, base, target):
+        assert one.evidence.get("name") != "eps"
+
+
+@pytest.mark.parametrize(
+    ("case", "wanted"),
+    [("softplus_that_lost_its_beta", ["beta", "3.0", "1"]),
+     ("limits_of_a_default_hardtanh", ["min_val, max_val", "-2.0, 2.0", "-1.0, 1.0"])],
+)  # fmt: skip
+def test_what_another_framework_has_no_word_for_is_told(case: str, wanted: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    from planted.eighteenth_torch import CASES
+
+    one = next(one for one in CASES if one.name == case)
+    model, base, feeds = one.make(tmp_path)
+    more = {"baseline_model": base} if base is not None else {}
+    report = precision_debug.compare(model, run_mode=one.mode, baseline=one.baseline, inputs=feeds, **more)
+    assert report.explanation is not None
+    first, *_ = report.explanation.culprits
+    assert told(first) == wanted
+    assert first.evidence["left"] < 1e-3
