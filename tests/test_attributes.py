@@ -161,6 +161,19 @@ def test_an_argument_that_changes_nothing_is_not_why(tmp_path: Path) -> None:
         assert one.evidence.get("name") != "eps"
 
 
+def test_what_a_file_leaves_out_is_what_each_operator_s_own_schema_says(tmp_path: Path) -> None:
+    """What repairs an exported operator is told with what the file has in its place."""
+    pytest.importorskip("onnxruntime")
+    from precision_debug_onnxruntime.isolate import read_operators
+
+    path = save(tmp_path / "m.onnx", [("LeakyRelu", "h", "l", {}), ("Elu", "l", "e", {}),
+                                      ("LayerNormalization", "e one", "n", {}), ("Softmax", "n", "m", {})])  # fmt: skip
+    found = {one.op_type: one.attributes for one in read_operators(path).operators}
+    assert found["LeakyRelu"]["alpha"] == pytest.approx(0.01)
+    assert found["Elu"]["alpha"] == 1.0
+    assert (found["LayerNormalization"]["epsilon"], found["Softmax"]["axis"]) == (pytest.approx(1e-5), -1)
+
+
 @pytest.mark.parametrize(
     ("case", "wanted"),
     [("softplus_that_lost_its_beta", ["beta", "3.0", "1"]),

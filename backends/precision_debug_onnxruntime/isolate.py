@@ -12,6 +12,7 @@ import numpy as np
 from precision_debug.errors import ModelError
 from precision_debug.onnx.graph import list_outer_reads
 from precision_debug.onnx.model import map_file, name_every_node, parse_model
+from precision_debug.onnx.types import FLATTENS, with_defaults
 from precision_debug.protocols import Operator
 
 __all__ = ["OrtOperators", "read_operators"]
@@ -41,6 +42,7 @@ class OrtOperators:
         self._proto = proto
         self._nodes: dict[str, Any] = {}
         self._sessions: dict[Any, Any] = {}
+        opsets = {one.domain if one.domain != "ai.onnx" else "": one.version for one in proto.opset_import}
         constants = {item.name: numpy_helper.to_array(item) for item in proto.graph.initializer}
         found = []
         for node in proto.graph.node:
@@ -52,7 +54,7 @@ class OrtOperators:
             found.append(
                 Operator(
                     name=node.name, op_type=node.op_type, inputs=tuple(node.input), outputs=tuple(node.output),
-                    attributes=_attributes(node),
+                    attributes=_attributes(node, opsets.get(node.domain, 1)),
                 )
             )  # fmt: skip
         self.operators: Sequence[Operator] = tuple(found)
@@ -127,7 +129,8 @@ def _constant(node: Any) -> Any:
     return None
 
 
-def _attributes(node: Any) -> dict[str, Any]:
+def _attributes(node: Any, opset: int) -> dict[str, Any]:
+    """Return a node's plain attributes, with what its operator's own schema says of those that it leaves out."""
     from onnx import helper
 
     found: dict[str, Any] = {}
@@ -141,4 +144,5 @@ def _attributes(node: Any) -> dict[str, Any]:
             found[item.name] = value
         elif isinstance(value, Iterable):
             found[item.name] = tuple(part for part in value if isinstance(part, (int, float)))
-    return found
+    whole = with_defaults(node.op_type, found, domain=node.domain, opset=opset)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in whole.items() if key != FLATTENS}

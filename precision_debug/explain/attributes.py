@@ -129,7 +129,7 @@ def find_untold_attributes(case: Case, most: float) -> dict[str, Any]:
 
 def _list_in_place(own: Mapping[str, Any], mine: Operator, theirs: Operator) -> Iterator[dict[str, Any]]:
     """Yield sets of other numbers, the smallest first."""
-    numbers = [value for value in theirs.attributes.values() if _is_number(value)]
+    numbers = [value for value in theirs.attributes.values() if isinstance(value, float)]  # a flag is no number
     numbers += [float(one.reshape(-1)[0]) for one in map(np.asarray, theirs.parameters.values())
                 if one.size == 1 and one.dtype.kind == "f"]  # fmt: skip
     usual = {key: mine.defaults[key] for key in own if mine.defaults.get(key, own[key]) != own[key]}

@@ -27,7 +27,6 @@ Array = np.ndarray[Any, Any]
 _REPAIRED = 1e-3
 """How near the output of a repaired operator must come to the model's: ten times agreement.SLACK."""
 
-_DEFAULTS: Mapping[str, Any] = {"epsilon": 1e-5, "axis": -1, "alpha": 1.0}
 _TOGETHER = 4
 """Inputs of an operator whose order is tried."""
 
@@ -111,7 +110,7 @@ class Causes:
 
     def _attribute(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> Reason:
         for one, (name, wanted) in itertools.product(region, _list_attributes(layers)):
-            has = one.attributes.get(name, _DEFAULTS.get(name))
+            has = one.attributes.get(name)
             if has is None or has == wanted or (isinstance(has, tuple) and len(has) != len(wanted)):
                 continue
             if repairs(attributes={one.name: {name: wanted}}):
