@@ -139,6 +139,8 @@ def target():
         ("F.interpolate(h[None], 24, mode='linear')[0, :, 4:20]",
          "F.interpolate(h[None], 24, mode='linear', align_corners=True)[0, :, 4:20]",
          ["align_corners", "False", "True"]),
+        ("h / h.var(-1, correction=1, keepdim=True)", "h / h.var(-1, correction=0, keepdim=True)",
+         ["correction", "1", "0"]),
         ("F.scaled_dot_product_attention(h[None, None], h[None, None], h[None, None])[0, 0]",
          "F.scaled_dot_product_attention(h[None, None], h[None, None], h[None, None], scale=1.0)[0, 0]",
          ["scale", "missing", "1.0"]),

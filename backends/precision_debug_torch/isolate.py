@@ -109,7 +109,7 @@ class Replacing:
             if argument.name in told and at < len(args):
                 args[at] = told.pop(argument.name)
         with contextlib.suppress(RuntimeError, TypeError), torch.no_grad(), _disable_current_modes():
-            found = func(*args, **kwargs, **told)
+            found = func(*args, **{**kwargs, **told})
             found = found[place] if isinstance(found, (tuple, list)) else found
             if found.shape == value.shape:
                 self.put(value, found.detach(), written=False)

@@ -57,8 +57,7 @@ class TorchSession:
 
     doubts: Sequence[Doubt]
     layers: Sequence[EngineLayer] = ()
-    arithmetic = ""
-    takes_attributes = True
+    arithmetic, takes_attributes = "", True
 
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
