@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,9 +145,24 @@ def test_a_run_that_is_given_what_the_engine_shows_shows_the_rest(tmp_path: Path
     report = precision_debug.compare(path, inputs=feeds, run_mode="ov_int8", run_once=True, explain="off")
     seen = {row.name for row in report.rows if row.comparison is not None}
     wanted = {f"{name}{number}" for name in ("one", "shifted", "gated", "swish", "two", "sum") for number in range(3)}
-    if HARDWARE["exact_8_bit_sums"]():  # other kernels: what they add in place stays in the layer, and the first block
-        wanted -= {"two0", "two1", "two2", "gated0", "sum0"}
+    if HARDWARE["exact_8_bit_sums"]():  # other kernels: what they add in place stays in the layer
+        wanted -= {f"{name}{number}" for name in ("two", "sum") for number in range(3)}
     assert wanted <= seen, wanted - seen
+
+
+def test_what_is_shown_does_not_depend_on_hashes_of_names(tmp_path: Path) -> None:
+    """One run in five showed other tensors than the next."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    path, feeds = residual(tmp_path)
+    np.savez(tmp_path / "x.npz", **feeds)
+    shown = []
+    for seed in "123":
+        command = [sys.executable, "-m", "precision_debug", "--model_file", path, "--inputs", str(tmp_path / "x.npz"),
+                   "--run_mode", "ov_int8", "--explain", "off", "--output", str(tmp_path / f"{seed}.json")]  # fmt: skip
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True)
+        rows = precision_debug.Report.load(tmp_path / f"{seed}.json").rows
+        shown.append([row.name for row in rows if row.comparison is not None])
+    assert shown[0] == shown[1] == shown[2]
 
 
 def test_named_tensors_alone_need_no_further_run(tmp_path: Path) -> None:

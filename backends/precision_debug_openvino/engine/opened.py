@@ -66,7 +66,8 @@ def open_layers(seen: Seen, maker: Maker, switch: Switch) -> tuple[Sequence[Entr
     there = [entry.value.key for entry in seen.entries if not entry.meta.unseen]
     inner = _list_inner_keys(seen.graph, there, {entry.meta.origin for entry in seen.entries if entry.meta.origin})
     # what would disturb is listed already
-    inner = (*inner, *(key for key in seen.marked.dropped if key not in inner and key not in there))
+    more = sorted(seen.marked.dropped.difference(inner, there), key=lambda key: (seen.graph.rank[key[0]], key))
+    inner = (*inner, *more)  # in an order that hashes of names do not decide: what is tried first may decide the rest
     if not inner or seen.marked.built is None:
         return seen.entries, None
 
