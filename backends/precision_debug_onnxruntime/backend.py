@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from precision_debug.onnx.types import add_schemas
 from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason, as_reason
 from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
+from .engine.schemas import read_schemas
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
 from .settings import SETTINGS, setting
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["OnnxRuntimeBackend"]
 
 _LEVEL = "graph_optimization_level"
+
+add_schemas(read_schemas)
 
 
 class OnnxRuntimeBackend:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
-    "FLATTENS", "default_of", "dtype_name", "elem_of", "numpy_dtype", "says_nothing", "shorten_floats",
-    "shortest_float", "with_defaults",
+    "FLATTENS", "Schemas", "add_schemas", "default_of", "dtype_name", "elem_of", "numpy_dtype", "says_nothing",
+    "shorten_floats", "shortest_float", "with_defaults",
 ]  # fmt: skip
 
 
@@ -103,6 +103,18 @@ def says_nothing(key: str, value: Any) -> bool:
     return key == "kernel_shape" or (each is not None and isinstance(value, list) and {*value} <= {each})
 
 
+Schemas = Mapping[tuple[str, str], Mapping[str, Any]]
+"""By domain and type, each attribute's default as an AttributeProto: of type UNDEFINED where it has none."""
+
+_ENGINES: list[Callable[[], Schemas]] = []
+
+
+def add_schemas(read: Callable[[], Schemas]) -> None:
+    """Take what an engine states of operators that the standard does not have. read: called once, when needed."""
+    _ENGINES.append(functools.cache(read))
+    _read_schema.cache_clear()
+
+
 @functools.lru_cache(maxsize=512)
 def _read_schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], frozenset[str]]:
     """Return an operator's defaults, and the names of all its attributes."""
@@ -112,7 +124,7 @@ def _read_schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, An
         schema = defs.get_schema(op_type, opset, domain)
         stated: Mapping[str, Any] = {key: one.default_value for key, one in schema.attributes.items()}
     except (defs.SchemaError, TypeError):
-        stated = _read_contributed().get((domain, op_type), {})
+        stated = next((one[domain, op_type] for one in (read() for read in _ENGINES) if (domain, op_type) in one), {})
     found: dict[str, Any] = {}
     for key, one in stated.items():
         if key in _NO_MATTER or one.type == AttributeProto.UNDEFINED:
@@ -120,22 +132,6 @@ def _read_schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, An
         value = helper.get_attribute_value(one)
         found[key] = value.decode(errors="replace") if isinstance(value, bytes) else value
     return found, frozenset(stated)
-
-
-@functools.cache
-def _read_contributed() -> Mapping[tuple[str, str], Mapping[str, Any]]:
-    """Return what ONNX Runtime states of its own operators' attributes, by domain and operator; empty where it is not
-    installed, or says nothing."""
-    from onnx import AttributeProto
-
-    try:
-        from onnxruntime.capi import onnxruntime_pybind11_state as runtime
-
-        known = [one for one in runtime.get_all_operator_schema() if one.domain not in ("", "ai.onnx")]
-        return {(one.domain, one.name): {key: AttributeProto.FromString(value._default_value) for key, value in
-                                         one.attributes.items()} for one in known}  # fmt: skip
-    except (ImportError, AttributeError):
-        return {}
 
 
 def shortest_float(value: float) -> float:
