@@ -69,6 +69,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         if row is not None or (alike and _is_same_place(subject, meta, name, held)):
             parts.append((meta, None if copy and not held else row, held, mine, theirs))
     for meta, _, held, mine, theirs in parts:
+        folded: Evidence = {}
         if subject.two_frameworks and held is None:
             difference = _find_other_constant(mine, theirs) or _find_other_attribute(mine, theirs)
             if not difference and meta.name == name and case is not None:
@@ -85,9 +86,10 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
                 mine, theirs, meta.name, _count_axes(subject, meta), case
             )
             if difference and say("is_missing") in (difference["base"], difference["target"]):
-                difference = _find_folded_operators(subject, name, difference, theirs) or difference
+                folded = _find_folded_operators(subject, name, difference, theirs)
+                difference = folded or difference
         if difference and difference["what"] == say("an_operator"):  # whose bodies they are in tells why
-            told = find_exchanged_operators(subject, name) if difference["name"] == name else {}
+            told = find_exchanged_operators(subject, name) if difference["name"] == name and not folded else {}
             whole = {"base": told["ours"], "target": told["theirs"]} if "ours" in told else {}
             difference = _compare_enclosing_operators(baseline, target, mine, theirs) or {**difference, **whole}
         if difference:
