@@ -11,6 +11,7 @@ import onnx
 import onnx_models
 import pytest
 from onnx import helper
+from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.explain import causes
@@ -352,3 +353,49 @@ def test_of_a_constant_only_what_becomes_0_is_undone(far: float, seed: int, tmp_
     terms = far * np.sqrt(np.mean(np.square(weights["w"]))) * 8
     assert told.evidence["input_size"] == pytest.approx(terms, rel=0.05)
     assert told.evidence["factor"] == pytest.approx(terms / told.evidence["output_size"], rel=0.5)
+
+
+@pytest.mark.parametrize(("kind", "level"), [("uint8", 128), ("int8", 100)])
+def test_bytes_that_wrap_around_are_no_coarse_type(kind: str, level: int, tmp_path: Path) -> None:
+    """A level that is taken off before the cast: the model's own bytes are no type that anything is rounded to."""
+    pytest.importorskip("onnxruntime")
+    ends = np.iinfo(kind)
+    held = onnx_models.value("x", [2, 3, 8, 8])
+    held.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    orders = {
+        "base": [("Cast", ["x"], "wide"), ("Sub", ["wide", "level"], "less")],
+        "target": [("Sub", ["x", "level"], "whole"), ("Cast", ["whole"], "less")],
+    }
+    for file, order in orders.items():
+        nodes = [
+            helper.make_node(op, read, [made], name=made, **({"to": onnx.TensorProto.FLOAT} if op == "Cast" else {}))
+            for op, read, made in order
+        ]
+        nodes += [helper.make_node("Mul", ["less", "unit"], ["scaled"]), helper.make_node("Tanh", ["scaled"], ["y"])]
+        weights = {"level": np.array(level, np.float32 if file == "base" else kind), "unit": np.float32(1 / 64)}
+        model = onnx_models.model(nodes, [held], [onnx_models.value("y")], weights)
+        onnx.save(model, tmp_path / f"{file}.onnx")
+    x = RANDOM.integers(ends.min, ends.max + 1, (2, 3, 8, 8)).astype(kind)
+    report = precision_debug.compare(
+        tmp_path / "target.onnx", baseline_model=str(tmp_path / "base.onnx"), run_mode="ort_fp32", inputs={"x": x}
+    )
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("less", "other_arithmetic")]
+    assert "units" not in report.explanation.culprits[0].evidence
+
+
+@pytest.mark.parametrize("depth", [12, 48])
+def test_another_operator_behind_a_sum_is_no_sum_in_a_narrow_type(depth: int, tmp_path: Path) -> None:
+    """Rounding all that the stretch reads and makes is far from what the other operator does."""
+    pytest.importorskip("openvino")
+    graphs = Graph(seed=3, opset=18), Graph(seed=3, opset=18)
+    for g, op in zip(graphs, ("Mish", "Softplus"), strict=True):
+        x = g.input("x", g.random.standard_normal((5, depth)).astype(np.float32))
+        g.dense(g.op(op, [g.dense(x, depth, 16, "a", 3)], "act"), 16, 4, "y")
+    first, second = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    report = precision_debug.compare(
+        second, baseline_model=first, run_mode="ov_bf16", baseline="ort_fp32", inputs=graphs[0].feeds
+    )
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("act", "files_differ")]
+    assert [report.explanation.culprits[0].evidence[key] for key in ("base", "target")] == ["Mish", "Softplus"]

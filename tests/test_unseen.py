@@ -16,8 +16,6 @@ OPEN: dict[str, str] = {
     "mel_beside_a_pitch_ort_int8": "a part of which a quarter is told, beside one 400 times as large, passes",
     "attention_written_out_in_bfloat16_torch_bf16": "attention that leaves a softcap out is called too coarse",
     "expert_chosen_by_four_bits_ort_int4": "a tenth of a router's decisions passes where 4 bits turn as many",
-    "level_taken_off_before_the_cast_ort_fp32": "an unsigned difference that wraps is called too coarse",
-    "mish_cut_to_its_softplus_ov_opt": "an operator in place of another is called a sum in a narrow type",
     "accuracy_that_eight_bits_keep_ort_int8": "whoever the metric does not feel is named in the report",
 }
 """What is known to be told wrongly, with what is wrong."""

@@ -316,13 +316,56 @@ def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wr
         _cause_in_float32, _cause_in_sums, _cause_cast_before,
     ):  # fmt: skip
         if evidence := rule(one):
-            return evidence
+            return _unless_files_differ(one, evidence)
     if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
         return "cancellation", {**inside, "factor": one.found.units}
     beyond = (one.found.units or 0.0) > BEYOND and one.narrow not in WIDE
     if beyond and (rounded := find_amplified_constant(one.case)):
         return "constant_rounded", {**rounded, "units": one.found.units}
-    return _told_or_not_found(one, _cause_too_coarse(one.subject, one.name, one.found))
+    return _told_or_not_found(one, _unless_files_differ(one, _cause_too_coarse(one.subject, one.name, one.found)))
+
+
+def _unless_files_differ(one: _Operator, told: Told) -> Told:
+    """Return what two files have otherwise, in the place of a narrow type or a sum in it, where rounding all that a
+    region reads and makes does not make half of an error that is more than rounding; the cause itself elsewhere."""
+    code, evidence = told
+    if code not in _ROUNDS or not evidence.keys() <= {"units", "depth"} or (one.found.units or 0.0) <= BEYOND:
+        return told
+    instead = _name_other_operators(one.subject, one.name, {})
+    made = _measure_rounding(one.case) if instead[1] else None
+    if made is None or made * math.sqrt(evidence.get("depth", 1)) >= HALF * one.case.own:
+        return told
+    return instead[0], {"rel_l2": one.found.rel_l2, **instead[1]} if instead[0] == "other_arithmetic" else instead[1]
+
+
+_ROUNDS = frozenset({"coarse", "long_reduction"})
+"""Causes of rounding that no experiment of their own undoes."""
+
+
+def _measure_rounding(case: Case) -> float | None:
+    """Return the error, L2, that rounding each tensor and constant of a region to its narrow float makes; None where
+    that cannot be run."""
+    if case.narrow not in ("float16", "bfloat16") or (plain := case.again({})) is None:
+        return None
+    given = {source: values for source in case.subject.sources(case.name) if (values := case.given(source)) is not None}
+    put = {key: _round_to(case.narrow, values) for key, values in {**case.constants, **given}.items()}
+    for meta in case.subject.region_of.get(case.name, ()):
+        compute = make_exact_evaluator(dataclasses.replace(case, name=meta.name))
+        made = compute(put) if compute is not None else None
+        if made is not None:  # else the file has no such tensor: an engine wrote its operator in parts
+            put[meta.name] = _round_to(case.narrow, made)
+    if case.name not in put:
+        return None
+    error = put[case.name] - plain
+    return float(np.linalg.norm(error[np.isfinite(error)]))
+
+
+def _round_to(narrow: str, values: Array) -> Array:
+    """Return floats as a narrow type holds them; others as they are."""
+    if values.dtype.kind != "f":
+        return values
+    with np.errstate(all="ignore"):
+        return round_values(np.ascontiguousarray(values, dtype=np.float32), dtype_of(narrow))
 
 
 def _told_or_not_found(one: _Operator, told: Told) -> Told:

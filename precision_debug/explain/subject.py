@@ -309,8 +309,14 @@ class Subject:
 
     @cached_property
     def _types_held(self) -> tuple[list[str], list[str]]:
-        """The types of all of the target's tensors that can be rounded, and those of them that are narrow."""
-        types = [held for held in self.held_as.values() if unit_of(held, None) or held in {"int8", "uint8"}]
+        """The types of all of the target's tensors that can be rounded, and those of them that are narrow. Bytes are
+        narrow as codes: those that stand where the baseline has a float, or any where something quantises."""
+        any_code = self.quantises or self.quantised_file or self.arithmetic in {"int8", "int4"}
+        floats = {meta.name for meta in self.tensors if meta.dtype not in INTEGERS}
+        types = [
+            held for name, held in self.held_as.items()
+            if unit_of(held, None) or (held in {"int8", "uint8"} and (any_code or name in floats))
+        ]  # fmt: skip
         return types, [held for held in types if held not in {"float32", "float64"}]
 
     @cached_property
