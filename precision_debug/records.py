@@ -504,7 +504,8 @@ class Decision:
     tensor is off by its rounding. reach: how far scores may be apart that rounding turns. expected: no more turned, and
     no clearer ones, than rounding explains. effect: relative L2 that they alone make ``at`` this output, or the part of
     its elements that they change where it holds no floats. rest: relative L2 that is left there where the baseline
-    takes the target's decisions, all of them; None: no floats, or not measured."""
+    takes the target's decisions, all of them; None: no floats, or not measured. A count of 0: a top-k that asks for no
+    order chose the same ones, in another."""
 
     name: str
     op_type: str

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from planted.unseen import runs_here
 
 import precision_debug
-from precision_debug.explain.decisions import compare_choices
+from precision_debug.explain.choices import compare_choices
 from precision_debug.protocols import Executed
 from precision_debug.report.blame import sentence_of
 from precision_debug.report.fix import describe_option

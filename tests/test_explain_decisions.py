@@ -382,3 +382,49 @@ def test_a_number_that_both_sides_read_and_decide_otherwise_is_no_rounding_s(mod
     assert report.verdict is Verdict.FAIL
     assert report.explanation is not None
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [("above", "files_differ")]
+
+
+def compared_in_no_order(folder: Path, fault: float = 0.0) -> Report:
+    """A top-k that asks for no order that OpenVINO keeps otherwise than ONNX Runtime, and boxes gathered by it.
+    fault: by what part one class's weights are off in the target's file."""
+    pytest.importorskip("onnxruntime", reason="the engine is not installed")
+    pytest.importorskip("openvino", reason="needs OpenVINO")
+    random = np.random.default_rng(0)
+    weight, x = random.normal(size=(16, 40)).astype(F), random.normal(size=(1, 16)).astype(F)
+    held = {"k": np.array([5]), "boxes": random.normal(size=(40, 4)).astype(F)}
+    paths = []
+    for name, off in (("exported", 0.0), ("changed", fault)):
+        scaled = weight.copy()
+        scaled[:, np.argmax(x @ weight)] *= 1 + off
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["scores"], name="scores"),
+            helper.make_node("TopK", ["scores", "k"], ["best", "which"], name="which", sorted=0),
+            helper.make_node("Gather", ["boxes", "which"], ["found"], name="found"),
+        ]
+        graph = helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+            [helper.make_tensor_value_info("best", TensorProto.FLOAT, None),
+             helper.make_tensor_value_info("which", TensorProto.INT64, None),
+             helper.make_tensor_value_info("found", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(value, key) for key, value in ({"w": scaled} | held).items()],
+        )  # fmt: skip
+        paths.append(str(folder / f"{name}.onnx"))
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), paths[-1])
+    return precision_debug.compare(
+        paths[1], run_mode="ov_opt_fp32", baseline="ort_fp32", baseline_model=paths[0], inputs={"x": x}
+    )
+
+
+def test_a_top_k_in_no_order_and_what_reads_it_are_as_expected_in_another_order(tmp_path: Path) -> None:
+    report = compared_in_no_order(tmp_path)
+    assert report.explanation is not None
+    assert [(one.name, one.count, one.expected) for one in report.explanation.decisions] == [("which", 0, True)]
+    codes = {one: row_of(report, one).reason.code for one in ("best", "which", "found")}
+    assert codes == {"best": "behind_order", "which": "order_undefined", "found": "behind_order"}
+    assert report.verdict is Verdict.EXPECTED
+
+
+def test_a_value_of_a_top_k_in_no_order_that_is_off_is_none_of_its_order(tmp_path: Path) -> None:
+    report = compared_in_no_order(tmp_path, 0.01)
+    assert report.verdict is Verdict.FAIL
+    assert row_of(report, "best").status is Status.FAIL

@@ -102,6 +102,14 @@ ROWS: Mapping[str, Wording] = {
         "it differs by the decisions of {name} that turned, and by no more", "仅因 {name} 的判定翻转而不同",
         "See the row of these decisions.",
     ),
+    "order_undefined": Wording(
+        "the same ones in another order: sorted=0 leaves its order undefined",
+        "元素相同而次序不同：sorted=0 时其次序未定义", "Sort it, or set sorted=1, where something reads the order.",
+    ),
+    "behind_order": Wording(
+        "it differs by the order of {name}, which is undefined, and by no more", "仅因 {name} 的次序（未定义）而不同",
+        "See the row of these decisions.",
+    ),
     # no partner
     "gone": Wording(
         "the target's graph has no such tensor", "目标图中没有该张量",

@@ -16,6 +16,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Judge what is made of these decisions: scores that near are decided by rounding, on any machine.":
         "请评判由这些判定得到的结果：如此接近的分数在任何机器上都由舍入决定。",
     "See the row of these decisions.": "见这些判定所在的行。",
+    "Sort it, or set sorted=1, where something reads the order.": "若有算子读取其次序，请先排序，或设 sorted=1。",
     "Check the metric, its labels and the inputs.": "请检查指标、其标签与输入。",
     "Look at the outputs, which keep their layout: an engine may lay out inner tensors as it likes.":
         "请看各输出（其布局不变）：引擎可自行安排内部张量的布局。",

@@ -19,7 +19,8 @@ def explain_turned(explanation: Explanation | None, name: str) -> Reason:
     own = next((one for one in explanation.decisions if one.name == name), None)
     if own is not None:
         return _reason_for_decision(own)
-    return say("behind_decisions", name=explanation.decisions[0].name)
+    first = explanation.decisions[0]
+    return say("behind_decisions", name=first.name) if first.count else say("behind_order", name=first.name)
 
 
 def add_decision_reason(row: Row, explanation: Explanation | None) -> Row:
@@ -31,6 +32,8 @@ def add_decision_reason(row: Row, explanation: Explanation | None) -> Row:
 
 
 def _reason_for_decision(one: Decision) -> Reason:
+    if not one.count:
+        return say("order_undefined")
     turned, of, predicted = one.count, one.elements, float(one.predicted)
     if one.margin is None:
         return say("decisions_turned", count=turned, all=of, predicted=predicted)
@@ -70,6 +73,13 @@ def decision_sentence(report: Report) -> Text | None:
         f"{what}{others.zh} 的 {count(one.elements)} 个判定中有 {count(one.count)} 个翻转{apart.zh}",
     )
     predicted = f"{float(one.predicted):.3g}"
+    if not one.count:
+        begin = Text("As expected: ", "符合预期：") if report.verdict is Verdict.EXPECTED else Text("", "")
+        return Text(
+            f"{begin.en}{what}{others.en} is asked for in no order (sorted=0), so its order is undefined; both sides"
+            f" choose the same, and {effect.en}.",
+            f"{begin.zh}{what}{others.zh} 不要求排序（sorted=0），其次序未定义；两侧选出的元素相同，{effect.zh}。",
+        )
     if one.expected:
         begin = Text("As expected: ", "符合预期：") if report.verdict is Verdict.EXPECTED else Text("", "")
         return Text(
