@@ -329,17 +329,14 @@ def _unless_files_differ(one: _Operator, told: Told) -> Told:
     """Return what two files have otherwise, in the place of a narrow type or a sum in it, where rounding all that a
     region reads and makes does not make half of an error that is more than rounding; the cause itself elsewhere."""
     code, evidence = told
-    if code not in _ROUNDS or not evidence.keys() <= {"units", "depth"} or (one.found.units or 0.0) <= BEYOND:
+    rounds = code in CAUSES and CAUSES[code].unproven and CAUSES[code].gradient == "below"
+    if not rounds or not evidence.keys() <= {"units", "depth"} or (one.found.units or 0.0) <= BEYOND:
         return told
     instead = _name_other_operators(one.subject, one.name, {})
     made = _measure_rounding(one.case) if instead[1] else None
     if made is None or made * math.sqrt(evidence.get("depth", 1)) >= HALF * one.case.own:
         return told
     return instead[0], {"rel_l2": one.found.rel_l2, **instead[1]} if instead[0] == "other_arithmetic" else instead[1]
-
-
-_ROUNDS = frozenset({"coarse", "long_reduction"})
-"""Causes of rounding that no experiment of their own undoes."""
 
 
 def _measure_rounding(case: Case) -> float | None:
