@@ -17,11 +17,12 @@ from ..records import Culprit
 from .attributes import find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
+from .places import find_place
 from .subject import Subject
 from .undo import Case, measure_left_of, run_with
 from .work import Work
 
-__all__ = ["with_exchanged"]
+__all__ = ["with_exchanged", "with_places"]
 
 Array = np.ndarray[Any, Any]
 
@@ -49,6 +50,19 @@ def with_exchanged(
         return tuple(culprits)
     found = [_find_exchange(subject, alone, one, work) if at < _FIRST else one for at, one in enumerate(culprits)]
     return tuple(_tell_order(subject, alone, found))
+
+
+def with_places(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """Return the culprits; one of which no more is known than that the target computes something else, with where."""
+    return tuple(_add_place(subject, alone, one) if at < _FIRST else one for at, one in enumerate(culprits))
+
+
+def _add_place(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
+    if culprit.cause != "other_arithmetic" or culprit.evidence.keys() & {"count", "ours", "turned"}:
+        return culprit
+    case = _make_case(subject, alone, culprit.name)
+    found = find_place(case.exact, case.wrong, _most_left(case)) if case is not None else {}
+    return dataclasses.replace(culprit, evidence={**culprit.evidence, **found}) if found else culprit
 
 
 def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work) -> Culprit:

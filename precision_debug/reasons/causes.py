@@ -667,7 +667,7 @@ CAUSES: Mapping[str, Cause] = {
         do="Compare what both sides compute here.", do_zh="对照两侧在此处的运算。",
         evidence={
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
-            "at": _TEXT,
+            "at": _TEXT, "place": _TEXT, "differing": _COUNT, "base_there": _TEXT, "target_there": _TEXT,
         },
         instead={"ours": Wording(
             "the target computes something else: {theirs} where the baseline has {ours} (`{at}`)",
@@ -679,6 +679,17 @@ CAUSES: Mapping[str, Cause] = {
             "the target computes something else: {count} of {elements} whole numbers or truth values differ on the"
             " same inputs",
             "目标的计算不同：相同输入下 {elements} 个整数或布尔结果中有 {count} 个不同",
+        ), "base_there": Wording(
+            "the target computes something else at {place} alone ({differing} of {elements} numbers), where the"
+            " baseline has {base_there} throughout",
+            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个），基线在该处全为 {base_there}",
+        ), "target_there": Wording(
+            "the target computes something else at {place} alone ({differing} of {elements} numbers), where it has"
+            " {target_there} throughout",
+            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个），目标在该处全为 {target_there}",
+        ), "place": Wording(
+            "the target computes something else at {place} alone ({differing} of {elements} numbers)",
+            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个）",
         )},
         unproven=True, by_a_pass=True,
     ),
