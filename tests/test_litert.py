@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,43 @@ def test_a_file_with_variables_is_compared_with_its_own_types(tmp_path: Path) ->
     assert any(claim.why is not None and claim.why.code == "not_fp32" for claim in named.claims)
     assert "?" not in describe_held_claims(named).en
     assert all(row.status != "fail" for row in named.outputs)
+
+
+def test_operators_of_a_file_with_variables_are_run_alone(tmp_path: Path) -> None:
+    """A variable is read as the file begins, and what is read after a write is what was written."""
+
+    def read_again(flat: Any) -> None:
+        litert_files.with_state(flat)
+        main = flat.main
+        place = next(place for place, op in enumerate(main.operators) if len(op.inputs) == 2 and not len(op.outputs))
+        total = int(main.operators[place].inputs[1])
+        tensor, read = copy.copy(main.tensors[total]), copy.copy(main.operators[2])
+        tensor.name = b"again"
+        main.tensors.append(tensor)
+        read.outputs = [len(main.tensors) - 1]
+        for op in main.operators[place + 1 :]:
+            op.inputs = [read.outputs[0] if int(index) == total else int(index) for index in op.inputs]
+        main.operators.insert(place + 1, read)
+
+    path = litert_files.changed(tmp_path / "stream.tflite", read_again)
+    feeds = {"image": litert_files.images(1)}
+    for mode in ("tflite_ref", "tflite_opt", "tflite_fp32"):
+        session = opened(path, mode)
+        assert session.replacer is not None
+        shown: dict[str, Any] = {}
+
+        def show(_op: str, name: str, value: Any, shown: dict[str, Any] = shown) -> None:
+            shown[name] = np.array(value)
+
+        whole = session.run(feeds, show)
+        for name, value in session.run_replacing(feeds, lambda op, name, value: None).items():
+            np.testing.assert_array_equal(value, whole[name], err_msg=name)
+        for one in ("last", "total", "again"):
+            moved = session.run_replacing(feeds, lambda op, name, value, one=one: value + 1 if name == one else None)
+            assert any(not np.array_equal(moved[name], value) for name, value in whole.items()), one
+    report = precision_debug.compare(path, run_mode="tflite_opt", inputs=feeds)
+    assert report.explanation is not None
+    assert report.explanation.state == "healthy"
 
 
 def test_a_kernel_that_only_the_delegate_has_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from .engine.graph import Graph, Value
 from .failures import building
 
-__all__ = ["Interpreted", "Maker", "Part"]
+__all__ = ["Interpreted", "Maker", "Part", "Variable"]
 
 
 @dataclass(kw_only=True)
@@ -58,6 +58,23 @@ class Part:
     interpreted: Interpreted
     feeds: Mapping[int, int]
     gives: Mapping[int, int]
+
+    def run(self, fed: Mapping[int, Any]) -> Mapping[int, Any]:
+        """Return what it makes of these, by their numbers in the whole graph. What LiteRT raises goes through."""
+        self.interpreted.run({self.feeds[index]: array for index, array in fed.items()})
+        return {index: self.interpreted.get(there) for index, there in self.gives.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """What reads a variable: what was written to it before, else what it holds as a run begins."""
+
+    index: int
+    first: Any
+
+    def run(self, fed: Mapping[int, Any]) -> Mapping[int, Any]:
+        """Return what it reads. fed: what was written, if anything was."""
+        return {self.index: next(iter(fed.values()), self.first)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from precision_debug.reasons import NOTHING, Reason
 from precision_debug.reasons.ways import NO_WAY, way
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
-from .engine.graph import BODIES, Graph, Value
+from .engine.graph import BODIES, READS, Graph, Value
 from .failures import running
-from .make import Interpreted, Maker, Part
+from .make import Interpreted, Maker, Part, Variable
 from .naming import dtype_of, operator_type
 from .reasons import say
 
@@ -49,7 +49,7 @@ class LiteRtSession:
         self.doubts: Sequence[Doubt] = ()
         self._plain: Interpreted | None = maker.plain()
         self._kept: Interpreted | None = self._plain if maker.reference else None
-        self._parts: Mapping[int, Part] | None = None
+        self._parts: Mapping[int, Part | Variable] | None = None
         kernels = {} if maker.reference else self._delegated()
         self._tensors = _list_tensors(graph, self._real, frozenset(own), kernels if tells else {})
 
@@ -68,9 +68,7 @@ class LiteRtSession:
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer."""
-        kinds = {value.op_type for value in self._graph.values.values()}
-        hidden = any(value.hidden for value in self._graph.values.values())
-        return not (kinds & BODIES or hidden or any(one.isVariable for one in self._graph.flat.main.tensors))
+        return self._graph.runs_alone
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         with self._one_run:
@@ -92,22 +90,21 @@ class LiteRtSession:
             return outputs
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        """See protocols.Replacer: each operator is an interpreter of its own."""
+        """See protocols.Replacer: each operator is an interpreter of its own, but those of variables."""
         with self._one_run:
-            parts = self._of_parts()
             held: dict[int, Any] = dict(self._fed(feeds))
+            parts = self._of_parts(held)
             for value in self._graph.values.values():
                 if value.place < 0 and value.index in held:
                     held[value.index] = self._replaced(value, held[value.index], replace, names)
             last = {index: place for place, made in self._graph.made.items() for index in made[0].reads}
             kept = set(self._graph.outputs.values())
-            for place, made in self._graph.made.items():
-                part = parts[place]
+            for place, part in parts.items():
+                made = self._graph.made[place]
                 with running(self._maker.path, self._maker.mode):
-                    part.interpreted.run({part.feeds[index]: held[index] for index in made[0].reads})
+                    arrays = part.run({index: held[index] for index in made[0].reads if index in held})
                 for value in made:
-                    array = part.interpreted.get(part.gives[value.index])
-                    held[value.index] = self._replaced(value, array, replace, names)
+                    held[value.index] = self._replaced(value, arrays[value.index], replace, names)
                 for index in made[0].reads:
                     if last[index] == place and index not in kept:
                         held.pop(index, None)
@@ -190,9 +187,15 @@ class LiteRtSession:
             self._kept = self._maker.keeping()
         return self._kept
 
-    def _of_parts(self) -> Mapping[int, Part]:
+    def _of_parts(self, fed: Mapping[int, Any]) -> Mapping[int, Part | Variable]:
         if self._parts is None:
-            self._parts = {place: self._maker.part(self._graph, made) for place, made in self._graph.made.items()}
+            shown = {place: made for place, made in self._graph.made.items() if not made[0].hidden}
+            read = {place for place, made in shown.items() if made[0].op_type == READS}
+            kept = self._run(self._of_kept(), fed) if read else self._of_kept()
+            self._parts = {
+                place: Variable(index=made[0].index, first=kept.get(made[0].index)) if place in read
+                else self._maker.part(self._graph, made) for place, made in shown.items()
+            }  # fmt: skip
         return self._parts
 
     def _delegated(self) -> Mapping[int, str]:

@@ -12,12 +12,13 @@ from precision_debug.records import Operator
 from ..naming import dtype_of, operator_type
 from .flat import Flat, scale_of
 
-__all__ = ["BODIES", "STATES", "Graph", "Value", "holds_state", "read_graph"]
+__all__ = ["BODIES", "READS", "STATES", "Graph", "Value", "holds_state", "read_graph"]
 
 BODIES = frozenset({"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_WHILE", "STABLEHLO_COMPOSITE"})
 """They run other subgraphs of the file."""
 
-STATES = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+READS = "READ_VARIABLE"
+STATES = frozenset({"VAR_HANDLE", READS, "ASSIGN_VARIABLE"})
 """They name, read and write a variable, which a streaming model carries from one run to the next."""
 
 _NO_VALUES = frozenset({"resource", "variant"})
@@ -28,7 +29,8 @@ class Value:
     """A tensor that is computed, or fed.
 
     index: LiteRT's number of it. place: of the operator that makes it; -1 of an input. dtype: that the engine holds.
-    reads: the tensors that its operator reads, constants left out; constants: those, by their numbers.
+    reads: the tensors that its operator reads, constants left out, and of a variable what was written to it before;
+    constants: those, by their numbers.
     """
 
     index: int
@@ -70,6 +72,13 @@ class Graph:
             if value.place >= 0:
                 found.setdefault(value.place, []).append(value)
         return found
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether each operator can run alone: none has subgraphs, or a state that the graph does not show."""
+        hidden = any(value.hidden and value.op_type not in STATES for value in self.values.values())
+        bodies = any(value.op_type in BODIES for value in self.values.values())
+        return not (hidden or bodies or any(one.isVariable for one in self.flat.main.tensors))
 
     @property
     def in_whole_steps(self) -> bool:
@@ -115,6 +124,7 @@ def read_graph(flat: Flat) -> Graph:
     main, codes = flat.main, flat.model.operatorCodes
     constant = {index for index, tensor in enumerate(main.tensors) if flat.is_constant(tensor)}
     fixed: dict[int, int] = {}
+    variables: dict[int, str] = {}
     values: dict[int, Value] = {}
 
     def value(index: int, place: int, kind: str, reads: Sequence[int] = ()) -> Value:
@@ -127,10 +137,17 @@ def read_graph(flat: Flat) -> Graph:
 
     for index in main.inputs:
         values[index] = value(index, -1, "Input")
+    written: dict[str, int] = {}  # what each variable holds, by its name, since a run began
     for place, op in enumerate(main.operators):
         kind = operator_type(codes[op.opcodeIndex])
         reads = _indices(op.inputs)
         makes = _indices(op.outputs)
+        if kind == "ASSIGN_VARIABLE":
+            written[variables[reads[0]]] = reads[1]
+        elif kind == "VAR_HANDLE":
+            variables[makes[0]] = str(op.builtinOptions.sharedName)
+        elif kind == READS and variables[reads[0]] in written:
+            reads = [written[variables[reads[0]]]]
         if reads and all(one in constant for one in reads) and kind not in BODIES:
             constant.update(makes)
             fixed.update(dict.fromkeys(makes, place))
@@ -147,7 +164,7 @@ def read_graph(flat: Flat) -> Graph:
 def holds_state(flat: Flat) -> bool:
     """Tell whether a file has variables that outlive a run."""
     used = {operator_type(code) for code in flat.model.operatorCodes}
-    return "READ_VARIABLE" in used or "ASSIGN_VARIABLE" in used
+    return READS in used or "ASSIGN_VARIABLE" in used
 
 
 def _indices(listed: Any) -> list[int]:
