@@ -240,6 +240,29 @@ def test_errors_that_were_put_into_a_run_once_are_not_put_again(
     assert chain.runs == runs
 
 
+def test_what_a_run_shows_does_not_hang_on_what_was_asked_of_the_one_before() -> None:
+    """The error of a tensor of which the baseline keeps its own value is put in only where that tensor is asked for."""
+    from precision_debug.explain import effects
+    from precision_debug.explain.workbench import HostWorkbench
+
+    x = np.linspace(0.5, 1.5, 64)
+    chain = Chain({"a": lambda x: x * 2, "y": np.sqrt})
+    subject: Any = SimpleNamespace(
+        feeds={"x": x}, operators=lambda: (chain, None), showing=lambda hook: hook, bench=HostWorkbench(), rounded=(),
+        baseline=SimpleNamespace(replacer=SimpleNamespace(fixed={"a"})),
+    )  # fmt: skip
+    tensors = {"exact": {"a": x * 2}, "wrong": {"a": x * 3}}
+    sinks = {name: effects.Sink(name=name, squared=1.0, size=1.0, is_output=True) for name in ("a", "y")}
+    plain = {"a": x * 2, "y": np.sqrt(x * 2)}
+    asked, alone = [[*sinks.values()], [sinks["y"]], [*sinks.values()]], SimpleNamespace(**tensors, ran={})
+    for one in asked:
+        said, fresh = (
+            effects.carry_errors_together(subject, ran, ["a"], ["a"], one, plain)  # type: ignore[arg-type]
+            for ran in (alone, SimpleNamespace(**tensors, ran={}))
+        )  # fmt: skip
+        assert said == fresh
+
+
 @pytest.mark.parametrize(("far", "seed"), [(30.0, 1), (500.0, 2)])
 def test_the_factor_of_one_input_is_not_that_of_both(far: float, seed: int, tmp_path: Path) -> None:
     """Of a square and what it nearly equals, each is told its own."""

@@ -215,7 +215,8 @@ def carry_given_errors(
     subject: Subject, errors: Mapping[str, tuple[Any, Any]], sinks: Sequence[Sink], plain: Mapping[str, Any]
 ) -> tuple[Effect, ...]:
     """Return the same of errors that are given: what a tensor is exactly and wrongly, by its name."""
-    got = _run(subject, errors, list(errors), sinks)
+    put = _list_put(subject, errors, sinks)
+    got = _run(subject, {name: errors[name] for name in put}, list(errors), sinks)
     return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
 
@@ -298,14 +299,21 @@ def _run_with_own(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the sinks of a baseline run with some operators' own errors: of one that ran before, where it showed them
     and they are held still."""
-    key, wanted = frozenset(names), {sink.name for sink in sinks}
+    key, wanted = _list_put(subject, names, sinks), {sink.name for sink in sinks}
     seen = alone.ran.get(key, {})
     if wanted <= seen.keys():
         return {name: seen[name] for name in wanted}
-    found = _run(subject, _Errors(alone, names), candidates, sinks)
+    found = _run(subject, _Errors(alone, key), candidates, sinks)
     if sum(one.nbytes for held in alone.ran.values() for one in held.values()) < _HELD:
         alone.ran[key] = {**seen, **found}
     return found
+
+
+def _list_put(subject: Subject, names: Iterable[str], sinks: Sequence[Sink]) -> frozenset[str]:
+    """Return whose errors are put into a run that shows these sinks: not those of tensors of which the baseline keeps
+    its own value, unless that tensor is shown."""
+    wanted = {sink.name for sink in sinks}
+    return frozenset(name for name in names if name in wanted or not keeps_own(subject.baseline, name))
 
 
 def _run(
@@ -317,8 +325,7 @@ def _run(
     seen: dict[str, Any] = {}
 
     def replace(_op: str, name: str, value: Any) -> Any:
-        off = name in errors and (name in wanted or not keeps_own(subject.baseline, name))
-        new = bench.with_error(value, *errors[name]) if off else None
+        new = bench.with_error(value, *errors[name]) if name in errors else None
         if name in wanted:
             seen[name] = bench.kept(value if new is None else new)
         return new
