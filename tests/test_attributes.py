@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ onnx = pytest.importorskip("onnx", reason="files are made with onnx")
 
 import precision_debug  # noqa: E402
 from precision_debug.records import Culprit  # noqa: E402
+from precision_debug.report.blame import _evidence_sentence  # noqa: E402
 
 RANDOM = np.random.default_rng(7)
 WEIGHTS = {"w": RANDOM.normal(size=(16, 16)) / 2, "v": RANDOM.normal(size=(16, 16)) / 2, "one": np.ones(16),
@@ -66,6 +68,17 @@ def test_an_attribute_makes_the_error(kind: str, attributes: dict[str, Any], wan
     first, *_ = blame_files(tmp_path, [(kind, "h", "m", {})], [(kind, "h", "m", attributes)])
     assert told(first) == wanted
     assert first.evidence["left"] < 1e-3
+
+
+def test_what_no_run_can_tell_is_called_not_measured() -> None:
+    from precision_debug.explain.attributes import find_guilty_attributes
+
+    evidence = find_guilty_attributes(None, "m", {"alpha": (0.01, 0.1), "beta": (None, 2)})
+    assert (evidence["name"], evidence["left"]) == ("alpha", None)
+    one = Culprit(name="m", node="n", op_types=("Op",), cause="files_differ", evidence=evidence, keep=("m",))
+    for left, said in ((None, "not measured"), (0.25, "25%")):
+        changed = dataclasses.replace(one, evidence={**evidence, "left": left})
+        assert said in _evidence_sentence(changed, None, "").en
 
 
 def test_an_epsilon_that_changes_nothing_is_not_why(tmp_path: Path) -> None:

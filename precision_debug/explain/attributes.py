@@ -88,14 +88,15 @@ def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
 
 def find_guilty_attributes(case: Case | None, name: str, told: Told) -> dict[str, Any]:
     """Return the attribute that makes the error, or all where these leave far less than it; the first where no run can
-    tell; {} where none makes it, or there is none. name: the tensor whose operator of a region it is."""
+    tell, with None as what is left; {} where none makes it, or there is none. name: the tensor whose operator of a
+    region it is."""
     if not told:
         return {}
     said = {key: pair for key, pair in told.items() if pair[1] is not None}
     lefts = {key: _measure_left(case, name, {key: pair[1]}) for key, pair in [*said.items()][:_TRIED]} if case else {}
     known = {key: left for key, left in lefts.items() if left is not None}
     if case is None or not known:
-        return _describe(dict([*told.items()][:1]))
+        return {**_describe(dict([*told.items()][:1])), "left": None}
     best = min(known, key=lambda key: known[key])
     every = _measure_left(case, name, {key: said[key][1] for key in known}) if len(known) > 1 else None
     if every is not None and every <= LEFT * min(known[best], 1.0):
@@ -103,7 +104,7 @@ def find_guilty_attributes(case: Case | None, name: str, told: Told) -> dict[str
     if known[best] <= LEFT:
         return {**_describe({best: said[best]}), "left": known[best]}
     if len(known) < len(told):
-        return _describe({key: pair for key, pair in told.items() if key not in known})
+        return {**_describe({key: pair for key, pair in told.items() if key not in known}), "left": None}
     case.refuted["files_differ"] = known[best]
     return {}
 
@@ -172,11 +173,11 @@ _REPRODUCED = 0.25
 
 
 def _describe(told: Told) -> dict[str, Any]:
-    base, target = (_join([pair[side] for pair in told.values()]) for side in (0, 1))
+    base, target = (_list_values([pair[side] for pair in told.values()]) for side in (0, 1))
     return {"what": say("an_attribute"), "name": ", ".join(told), "base": base, "target": target}
 
 
-def _join(values: Sequence[Any]) -> Any:
-    return ", ".join(str(shorten_floats(one)) for one in values) if None not in values else (
-        say("is_missing") if len(values) == 1 else ", ".join("-" if one is None else str(one) for one in values)
-    )  # fmt: skip
+def _list_values(values: Sequence[Any]) -> str:
+    if values == [None]:
+        return say("is_missing")
+    return ", ".join("-" if one is None else str(shorten_floats(one)) for one in values)

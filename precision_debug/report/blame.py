@@ -485,6 +485,9 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     if known is not None and known.undone is not None and isinstance(left, (int, float)):
         english.append(f"{known.undone.en}, {format_percent(left)} of that error is left")
         chinese.append(f"{known.undone.zh}，该误差仅剩 {format_percent(left)}")
+    elif known is not None and known.undone is not None and "left" in culprit.evidence:
+        english.append(f"not measured: what is left of that error {known.undone.en}")
+        chinese.append(f"未测量：{known.undone.zh}，该误差还剩多少")
     if culprit.inner and culprit.inner_part is not None:
         part = format_percent(culprit.inner_part)
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")

@@ -423,7 +423,7 @@ def _is_open(culprit: Culprit, target: Opening) -> bool:
     file has quantised, what it does otherwise than the file says looks like an operator's own arithmetic, or like a
     cause whose experiment could not run."""
     known = CAUSES[culprit.cause]
-    untried = known.undone is not None and "left" not in culprit.evidence
+    untried = known.undone is not None and culprit.evidence.get("left") is None
     as_in_file = not is_narrow(target.precision) or any(map(QUANTISED.search, culprit.op_types))
     return known.is_open(culprit.evidence) or (as_in_file and (untried or known.is_its_own))
 
