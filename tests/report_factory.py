@@ -11,11 +11,16 @@ from typing import Any
 from precision_debug.numbers.born import make_infinite
 from precision_debug.records import Comparison, Introduced, ModelFiles, Row, RunSpec, Status, TensorStats
 from precision_debug.report.model import InputInfo, Report, Side
+from precision_debug.testing.thresholds import Thresholds, add_test_claims, describe_complaint
 
 __all__ = ["make_comparison", "make_report", "make_row", "make_stats"]
 
 _BLOCK = ("Conv", "BatchNormalization", "Relu", "Conv", "BatchNormalization", "Add", "Relu")
 _FUSED = {"BatchNormalization": "folded into the convolution before it"}
+
+
+def find_complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
+    return describe_complaint(add_test_claims(report, thresholds, golden, must_match=True), golden)
 
 
 def make_stats(**changes: Any) -> TensorStats:

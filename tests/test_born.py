@@ -12,6 +12,7 @@ import onnx
 import pytest
 from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
+from report_factory import find_complaint
 
 from precision_debug import compare
 from precision_debug.cli import main
@@ -22,7 +23,7 @@ from precision_debug.report.difference import Change, compare_reports
 from precision_debug.report.formats.json import load
 from precision_debug.report.formats.xlsx.chart import make_curve
 from precision_debug.report.model import Report
-from precision_debug.testing.thresholds import Thresholds, find_complaint
+from precision_debug.testing.thresholds import Thresholds
 
 pytest.importorskip("onnxruntime")
 

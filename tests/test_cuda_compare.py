@@ -17,7 +17,7 @@ from precision_debug import numbers
 from precision_debug.errors import UsageError
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.merged import Merged
-from precision_debug.products.device.torch_tensors import compare_on_device, describe_on_device, start_on_device
+from precision_debug.products.device.torch_tensors import compare_on_device, start_on_device
 from precision_debug.records import Comparison, Tolerance
 
 CLOSE = {"mean": 2e-5, "cosine_distance": 1e-4}
@@ -131,7 +131,7 @@ def test_complex32_keeps_both_parts() -> None:
         assert got == numbers.compare(as_array(one), as_array(other))
         assert got.max_abs == 7
         assert got.mismatched == 1
-    assert describe_on_device(target).max == pytest.approx(abs(1 + 9j), rel=1e-6)
+    assert compare_on_device(target, target).base.max == pytest.approx(abs(1 + 9j), rel=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 100), (130, 700)])

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from approval import holds_approved
-from report_factory import make_report, make_row
+from report_factory import find_complaint, make_report, make_row
 from warm import run_python
 
 from precision_debug import Report, compare
 from precision_debug.errors import UsageError
-from precision_debug.testing.thresholds import Thresholds, find_complaint
+from precision_debug.testing.thresholds import Thresholds
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

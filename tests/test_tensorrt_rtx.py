@@ -23,7 +23,7 @@ from approval import holds_approved
 from precision_debug_tensorrt import TensorRTBackend
 from precision_debug_tensorrt.engine.kept import is_silent, map_nodes_to_layers
 from precision_debug_tensorrt.engine.messages import Messages, make_logger
-from precision_debug_tensorrt.engine.network import find_refused_marks, make_network, tensor_of
+from precision_debug_tensorrt.engine.network import find_refused_marks, make_network
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.engine.tactic_sources import tactics
 from precision_debug_tensorrt.engine.versions import RTX, Api, load_api
@@ -98,6 +98,12 @@ def test_every_model_is_parsed_typed_and_built(
     low = {output.dtype for layer in plan.layers for output in layer.outputs}
     wanted = {"rtx_fp32": "float32", "rtx_fp16": "float16", "rtx_bf16": "bfloat16"}[mode]
     assert wanted in low
+
+
+def tensor_of(network: Any, name: str) -> Any:
+    layers = (network.get_layer(place) for place in range(network.num_layers))
+    made = (layer.get_output(index) for layer in layers for index in range(layer.num_outputs))
+    return next(tensor for tensor in made if tensor is not None and tensor.name == name)
 
 
 @pytest.mark.parametrize("name", ["residual", "encoder", "mobile", "attention"])

@@ -159,7 +159,22 @@ def test_results_come_in_order_and_hold_little() -> None:
     assert found[-1].max == 7.0
 
 
-def test_the_same_elements_in_another_shape_are_compared_once() -> None:
+@pytest.fixture
+def reused(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was known already of the elements that are compared or described."""
+    found: list[Any] = []
+    look_up = DeviceComparer._of
+
+    def note(self: DeviceComparer, marks: Any) -> Any:
+        known = look_up(self, marks)
+        found.extend([known] if known is not None else [])
+        return known
+
+    monkeypatch.setattr(DeviceComparer, "_of", note)
+    return found
+
+
+def test_the_same_elements_in_another_shape_are_compared_once(reused: list[Any]) -> None:
     comparer = DeviceComparer()
     first, second = torch.arange(24.0), torch.arange(24.0)
     second[17] += 3
@@ -175,9 +190,9 @@ def test_the_same_elements_in_another_shape_are_compared_once() -> None:
         comparer.compare(*pair, Tolerance(), found.append)
         want = numbers.compare(pair[0].numpy(), pair[1].numpy(), Tolerance())
         assert found[-1] == want
-    assert comparer.reused == 2
+    assert len(reused) == 2
     comparer.compare(shown(first.view(6, 4), marks[0]), shown(second.view(6, 4), Elements()), Tolerance(), found.append)
-    assert comparer.reused == 2, "other elements"
+    assert len(reused) == 2, "other elements"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", "float64", "complex64"])
@@ -200,16 +215,7 @@ def test_other_types_and_shapes_are_the_hosts(dtype: str, size: int) -> None:
         assert stats(got.base) == stats(want.base)
 
 
-def test_views_share_and_writes_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[DeviceComparer] = []
-    create = DeviceComparer.__init__
-
-    def remember(self: DeviceComparer) -> None:
-        create(self)
-        made.append(self)
-
-    monkeypatch.setattr(DeviceComparer, "__init__", remember)
-
+def test_views_share_and_writes_end_it(reused: list[Any]) -> None:
     class Views(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             y = x.view(2, 12).unsqueeze(0)  # both are x's elements in order
@@ -218,7 +224,7 @@ def test_views_share_and_writes_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
             return z.reshape(-1) + y.view(-1)
 
     compare_module(Views(), torch.randn(24), run_mode="torch_bf16", device="cpu", compare_on="device")
-    assert made[0].reused == 5, "view, unsqueeze; the reshaped copy; the second view; the output"
+    assert len(reused) == 5, "view, unsqueeze; the reshaped copy; the second view; the output"
 
 
 def test_a_finished_comparison_keeps_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,6 @@ class TensorRTSession:
         self._tensors = facts.tensors
         self._notes = list(facts.notes)
         self._run_notes: list[Reason] = []
-        self._marked: dict[tuple[str, ...], Batch] = {}
         self._kept: list[Batch] = []
         self._refused: dict[str, Reason] = {}
         self._closed, self.build_seconds = False, built.seconds
@@ -61,15 +60,10 @@ class TensorRTSession:
     def notes(self) -> Sequence[Reason]:
         return (*self._notes, *self._run_notes)
 
-    @property
-    def marked_batches(self) -> Sequence[Batch]:
-        """The rebuilt engines of the last run: what was marked, and how that changed layers and tactics."""
-        return tuple(self._marked.values())
-
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:
             raise BackendError("this session is closed", where=self._facts.path)
-        self._run_notes, self._marked = [], {}
+        self._run_notes = []
         runner = self._open(self._built, feeds)
         seen_by_listener: dict[str, np.ndarray[Any, Any]] = {}
         try:
@@ -100,7 +94,7 @@ class TensorRTSession:
         self._closed = True
         if self._maker is not None:
             self._maker.release()
-        self._marked, self._kept = {}, []
+        self._kept = []
 
     def _open(self, built: Built, feeds: Feeds) -> Runner:
         facts = self._facts
@@ -156,7 +150,6 @@ class TensorRTSession:
                     gap = largest_difference(outputs, there_too)
                 finally:
                     runner.close()
-                self._marked[batch.names] = batch
                 self._run_notes.append(_describe_rebuilt(batch, number, gap))
                 if are_finite(there_too) and not are_finite(outputs):
                     marking.finite = True

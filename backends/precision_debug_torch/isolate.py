@@ -97,8 +97,8 @@ class Replacing:
 
     def finish(self) -> dict[str, Made]:
         """Return what was noted. Raises BackendError where an operator did not compute by what it is told."""
-        for name in self._told:
-            raise BackendError("is not computed by other arguments", where=name)
+        if self._told:
+            raise BackendError("is not computed by other arguments", where=next(iter(self._told)))
         return self.made
 
     def _compute_as_told(self, name: str, func: Any, args: Any, kwargs: Any, place: int, value: Any) -> None:

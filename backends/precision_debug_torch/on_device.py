@@ -87,7 +87,6 @@ class DeviceComparer:
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._held = 0
         self._known: Any = weakref.WeakKeyDictionary()
-        self.reused = 0
 
     def take(self, tensor: Any, name: str) -> Any:
         """Return a torch tensor as it is; anything else as an array."""
@@ -111,7 +110,6 @@ class DeviceComparer:
         with self._lock:
             known = self._of(marks)
             if known is not None and shapes[0] == shapes[1]:
-                self.reused += 1
                 self._add(_Waiting(lambda: _reshape_comparison(known.result, *shapes), _always, 0, then))
                 return
             base, target = bring_together(base, target)
@@ -136,7 +134,6 @@ class DeviceComparer:
             marks = describe_elements(value), None
             known = self._of(marks)
             if known is not None:
-                self.reused += 1
                 self._add(_Waiting(lambda: dataclasses.replace(known.result, shape=shape), _always, 0, then))
                 return
             self._make_room(value)

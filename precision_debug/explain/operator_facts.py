@@ -278,8 +278,8 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
 
 
 def compare_places(mine: Operator, theirs: Operator, name: str) -> dict[str, Any]:
-    """That one constant stands in another place among what an operator reads, as in 1 - x and x - 1; {} where that is
-    not so, or is not known."""
+    """Return what two operators read, in order, where one constant stands in another place, as in 1 - x and x - 1; {}
+    where none does, or that is not known."""
     places = [[read in one.parameters for read in one.inputs] for one in (mine, theirs)]
     if places[0] == places[1] or not all(places) or mine.op_type in _ANY_ORDER or sum(places[0]) != sum(places[1]):
         return {}

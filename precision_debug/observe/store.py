@@ -79,11 +79,6 @@ class Store:
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._arrays))
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes in memory now."""
-        return self._held
-
     def close(self) -> None:
         """Forget everything and remove the files."""
         with self._lock:

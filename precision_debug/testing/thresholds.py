@@ -24,7 +24,7 @@ from ..report.values import is_newly_broken
 from ..report.words import format_figure
 from ..safety.untrusted import make_visible, refuse_special
 
-__all__ = ["Thresholds", "add_test_claims", "describe_complaint", "find_complaint"]
+__all__ = ["Thresholds", "add_test_claims", "describe_complaint"]
 
 _SHOWN = 5
 _KEYS = ("outputs", "times", "tensors", "operators")
@@ -194,11 +194,6 @@ def _claim_golden(report: Report, golden: Report, times: float) -> Iterator[Clai
     more = len(worse) - _SHOWN
     said = "; ".join([*worse[:_SHOWN], *([f"… (+{more})"] if more > 0 else []), *(f"new culprit {n}" for n in fresh)])
     yield refute_claim("within", Doubt(code="golden_worse", values={"worse": said}), worse=worse, fresh=fresh)
-
-
-def find_complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
-    """Return why a report is not good enough, the culprit first; "" where it is. See ``add_test_claims``."""
-    return describe_complaint(add_test_claims(report, thresholds, golden, must_match=True), golden)
 
 
 def describe_complaint(report: Report, golden: Report | None = None) -> str:

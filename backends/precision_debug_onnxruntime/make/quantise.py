@@ -590,17 +590,10 @@ class _Reader:
     """Hands the calibrator one sample set after the other (onnxruntime.quantization.CalibrationDataReader)."""
 
     def __init__(self, feeds: Sequence[Feeds]) -> None:
-        self._feeds = feeds
         self._left = iter(feeds)
 
     def get_next(self) -> dict[str, Any] | None:
         return next((dict(feed) for feed in self._left), None)
-
-    def set_range(self, start_index: int, end_index: int) -> None:
-        self._left = iter(self._feeds[start_index:end_index])
-
-    def __len__(self) -> int:
-        return len(self._feeds)
 
     def __iter__(self) -> _Reader:
         return self

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.errors import BackendError, ModelError
+from precision_debug.errors import ModelError
 from precision_debug.reasons import Reason
 
 from ..failures import parser_error
@@ -17,7 +17,7 @@ from .messages import Messages
 from .types import dtype_name
 from .versions import Api
 
-__all__ = ["LayerFacts", "Made", "OutputFacts", "find_refused_marks", "make_network", "read_layers", "tensor_of"]
+__all__ = ["LayerFacts", "Made", "OutputFacts", "find_refused_marks", "make_network", "read_layers"]
 
 _BOUNDS = frozenset({"TRIP_LIMIT", "ITERATOR", "RECURRENCE", "CONDITION", "CONDITIONAL_INPUT"})
 
@@ -133,17 +133,6 @@ def _keep_builder_alive(builder: Any) -> Any:
 def read_layers(network: Any) -> tuple[LayerFacts, ...]:
     """Return the network's layers in the order in which they were added."""
     return tuple(_read(network.get_layer(place)) for place in range(network.num_layers))
-
-
-def tensor_of(network: Any, name: str) -> Any:
-    """Return the tensor of this name that some layer makes. Raises BackendError."""
-    for place in range(network.num_layers):
-        layer = network.get_layer(place)
-        for index in range(layer.num_outputs):
-            tensor = layer.get_output(index)
-            if tensor is not None and tensor.name == name:
-                return tensor
-    raise BackendError(f"the network has no tensor '{name}'", where="TensorRT")
 
 
 def find_refused_marks(layers: Sequence[LayerFacts]) -> dict[str, Reason]:

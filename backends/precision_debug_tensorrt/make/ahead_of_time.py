@@ -19,7 +19,7 @@ from ..model import OnnxModel, Script
 from ..modes import Recipe
 from .engine import Built, Maker
 from .road import choose_road
-from .typed import build_typed, make_typed_source
+from .typed import build_typed, drop_size_names, make_typed_source
 
 __all__ = ["ChipBuild", "build_for_chip", "build_for_chips"]
 
@@ -46,6 +46,7 @@ def build_for_chip(
     feeds: arrays by input; their shapes decide where the model leaves them open, their values calibrate INT8. Raises
     UsageError, ModelError or BackendError.
     """
+    source = drop_size_names(source, feeds)
     road = choose_road(api, recipe, options, source)
 
     def plan(typed: OnnxModel) -> tuple[Maker, Built]:

@@ -41,7 +41,6 @@ def make_typed_source(
     build to report. Raises as ``make_typed_model``.
     """
     kept = list(refused_by_builder)
-    source = drop_size_names(source, feeds)
     while True:
         found, notes, asked = make_typed_model(source, recipe, options, feeds, folder, kept)
         refused = _find_refused_type(api, logger, messages, found)

@@ -32,7 +32,6 @@ __all__ = [
     "Described",
     "StartedComparison",
     "compare_on_device",
-    "describe_on_device",
     "start_describing",
     "start_on_device",
     "to_device_array",
@@ -117,11 +116,6 @@ class StartedComparison:
             errors = _sort_errors(*flat)
             totals.pairs.diffs = [errors[: int(torch.isfinite(errors).sum())].cpu().numpy()]
         return attach_totals(found, totals)
-
-
-def describe_on_device(tensor: Any) -> TensorStats:
-    """One tensor's numbers, by the same ways and to the same accuracy."""
-    return compare_on_device(tensor, tensor).base
 
 
 def start_describing(tensor: Any) -> Described:
