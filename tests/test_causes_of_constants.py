@@ -92,7 +92,7 @@ def first_of(model: Path, base: Path, mode: str, feeds: Any) -> tuple[Culprit, s
         ({"weight": {"clip": 0.3}}, {"c2", "r2"}, "weight_clipped", "c2.w reaches 0.4894 and is clipped at 0.1468"),
         ({"weight": {"off": 20}}, {"c2", "r2"}, "zero_point", "all values of its constant c2.w are off by the same"),
         ({"bias": 1e12}, {"c2", "r2"}, "bias_clipped", "int32 bias c2.b stands at the type's maximum"),
-        ({"bias": 6}, {"c2", "r2"}, "files_differ", "constant c2.b is -0.1885 in the baseline's and -1.131"),
+        ({"bias": 6}, {"c2", "r2"}, "files_differ", "constant c2.b is -0.1885 at [0] in the baseline's and -1.131"),
         ({"tensor": {"read": 148}}, {"d2"}, "zero_point", "all its results are off by the same -1.575, -20 steps"),
         ({"tensor": {"read": 118}}, {"d2"}, "zero_point", "all its results are off by the same 0.7874, 10 steps"),
         ({"tensor": {"read_scale": 12.5 / 127}}, {"d2"}, "scale", "all its results are 1.25 x what they should be"),

@@ -18,6 +18,7 @@ from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
 from precision_debug.explain.causes import _find_vanished_constant, find_cause
 from precision_debug.explain.explain_run import find_differing_inputs
+from precision_debug.explain.files import _find_first_difference
 from precision_debug.explain.grid import _find_saturation, find_outlier
 from precision_debug.explain.introduced import (
     Alone,
@@ -32,6 +33,7 @@ from precision_debug.explain.regions import with_stretches
 from precision_debug.explain.work import Work
 from precision_debug.observe.store import Store
 from precision_debug.reasons import say
+from precision_debug.reasons.causes import CAUSES
 from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
 from precision_debug.report.blame import sentence_of
 
@@ -231,6 +233,18 @@ def test_what_differs_between_two_files_has_a_chinese_name() -> None:
     assert "constant w" in sentence_of(found, "float16").en
     assert "常量 w" in sentence_of(found, "float16").zh
     assert "constant" not in sentence_of(found, "float16").zh
+
+
+def test_one_number_of_an_array_is_not_told_as_the_array() -> None:
+    whole = np.arange(6, dtype=np.float32).reshape(2, 3)
+    other = whole.copy()
+    other[1] *= 2
+    for base, target, place in ((whole, other, [1, 0]), (whole[:1, 1:2], other[1:, 1:2], [])):
+        found = _find_first_difference("w", base, target)
+        told = CAUSES["files_differ"].wording(found)
+        assert found["at"] == place
+        assert told is not None
+        assert all(("{at}" in one, "{count}" in one) == (bool(place), bool(place)) for one in (told.en, told.zh))
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

@@ -700,7 +700,8 @@ def _find_first_difference(key: str, b: Array, t: Array) -> Evidence:
         return turned
     at = tuple(int(i) for i in np.unravel_index(place, b.shape)) if b.ndim else ()
     return {
-        "what": say("a_constant"), "name": key, "count": count, "elements": int(b.size), "at": list(at),
+        "what": say("a_constant"), "name": key, "count": count, "elements": int(b.size),
+        "at": list(at) if b.size > 1 else [],
         "base": np.asarray(b[at]).item(), "target": np.asarray(t[at]).item(),
     }  # fmt: skip
 

@@ -105,6 +105,10 @@ CAUSES: Mapping[str, Cause] = {
             "{what} {name} is {base} in the baseline's and {target} in the target's, which is undone in {undone}, but"
             " not in {kept}",
             "{what} {name} 在基线中为 {base}，在目标中为 {target}，这一差异在 {undone} 中被抵消，而在 {kept} 中没有",
+        ), "at": Wording(
+            "{what} {name} is {base} at {at} in the baseline's and {target} in the target's ({count} of {elements}"
+            " numbers {count:differs|differ})",
+            "{what} {name} 的 {at} 处在基线中为 {base}，在目标中为 {target}（{elements} 个数中有 {count} 个不同）",
         )},
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
