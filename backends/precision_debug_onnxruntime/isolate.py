@@ -71,10 +71,13 @@ class OrtOperators:
         if any(item.HasField("g") or item.graphs for item in node.attribute):
             return None
         inputs = {name: np.asarray(values[name]) for name in node.input if name}
-        fixed = {name: value for name, value in inputs.items() if name in self.constants and value.size <= _SMALL}
+        fixed = {
+            name: value for name, value in inputs.items()
+            if name in self.constants and (value.size <= _SMALL or value.dtype.kind == "V")  # numpy lacks the type
+        }  # fmt: skip
         key = (
             operator.name, repr(sorted((attributes or {}).items())),
-            tuple((name, value.dtype.str, value.ndim) for name, value in inputs.items()),
+            tuple((name, value.dtype.name, value.ndim) for name, value in inputs.items()),
             tuple(value.tobytes() for value in fixed.values()),
         )  # fmt: skip
         try:

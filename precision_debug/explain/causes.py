@@ -38,6 +38,7 @@ from .grid import (
 )
 from .growth import find_merged_operand
 from .introduced import Alone
+from .made_of_constants import find_constant_behind
 from .operator_facts import (
     WIDE,
     constants_of,
@@ -128,7 +129,7 @@ def find_cause(
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     case = _make_case(subject, alone, name, exact, wrong) if subject.two_files else None
     difference = find_file_difference(subject, name, case)
-    if difference:
+    if difference := difference or (find_constant_behind(case) if case is not None else {}):
         held = find_narrower_constants(subject, name) if difference["what"] == say("a_constant") else {}
         if held and (proven := case.proven("held_narrower", held) if case is not None else held):
             return "held_narrower", proven, (name,)

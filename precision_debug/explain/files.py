@@ -688,7 +688,13 @@ def _find_transposition(key: str, b: Array, t: Array) -> Evidence:
 
 
 def _find_first_difference(key: str, b: Array, t: Array) -> Evidence:
-    """Return the first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
+    """Return the first element that two arrays of one shape do not share, or their types, where these read the same
+    bytes otherwise; {} where they are the same, or rounded."""
+    types = b.dtype.name, t.dtype.name
+    if types[0] != types[1] and b.dtype.itemsize == t.dtype.itemsize and b.tobytes() == t.tobytes():
+        same = np.array_equal(b.astype(np.float64), t.astype(np.float64), equal_nan=True)
+        return {} if same else {"what": say("a_constant"), "name": key, "base": types[0], "target": types[1]}
+    b, t = (one.astype(np.float32) if one.dtype.kind == "V" else one for one in (b, t))  # types of few bits
     floats, count, place = b.dtype.kind == "f" and t.dtype.kind == "f", 0, 0
     if floats:
         count, place = _count_apart(b, t)

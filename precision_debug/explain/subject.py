@@ -74,7 +74,7 @@ class Subject:
     iterations: how many the tensors have of which ``rows`` has those of the first and of the last iterations alone, by
     their names without one. bearers: tensors in between that bear the error of all iterations without rows, nobody's.
     variant: what the target was given the baseline's sample in, "batch" or "padded"; "" where both were fed alike.
-    tokens: of a causal language model, what it says of each on both sides.
+    tokens: of a causal language model, what it says of each on both sides. inner: rows that are parts of their readers.
     """
 
     baseline: Session
@@ -100,6 +100,7 @@ class Subject:
     outputs: Mapping[str, Any] = field(default_factory=dict)
     target_outputs: Mapping[str, Any] = field(default_factory=dict)
     tokens: Tokens | None = None
+    inner: frozenset[str] = frozenset()
 
     def budget(self, usual: int) -> int:
         """Bytes of waiting tensors to hold in memory; the usual ones where the user has not said."""
@@ -173,7 +174,7 @@ class Subject:
     def carried(self) -> frozenset[str]:
         """What the target only moves from a cast of its own to the operator that computes in the narrower type:
         autocast casts first and expands then, and what that loses is the operator's."""
-        return frozenset() if self.is_step else _find_carried(self.rows, self.targets)
+        return self.inner | (frozenset() if self.is_step else _find_carried(self.rows, self.targets))
 
     @cached_property
     def rounded_unseen(self) -> frozenset[str]:
