@@ -18,6 +18,7 @@ RANDOM = np.random.default_rng(7)
 WEIGHTS = {
     "w": RANDOM.normal(size=(8, 8)) / 2, "v": RANDOM.normal(size=(8, 8)) / 2, "u": RANDOM.normal(size=(8, 8)) / 2,
     "scale": RANDOM.uniform(0.5, 2, 8), "shift": RANDOM.normal(size=8), "two": np.array(2.0), "far": np.array(0.3),
+    "last": np.array([-1]), "first_": np.array([-99]), "axis": np.array([1]),
 }  # fmt: skip
 MODES = {"run_mode": "ort_fp32", "baseline": "ort_fp32"}
 Ops = list[tuple[Any, ...]]
@@ -30,7 +31,8 @@ def save(path: Path, ops: Ops) -> str:
         made = outputs.split()
         nodes.append(helper.make_node(kind, inputs.split(), made, f"node_{made[0]}", **dict(*rest)))
     read = {name for node in nodes for name in node.input}
-    held = {name: np.asarray(value, np.float32) for name, value in WEIGHTS.items() if name in read}
+    kinds = {name: np.float32 if WEIGHTS[name].dtype.kind == "f" else np.int64 for name in read & WEIGHTS.keys()}
+    held = {name: value.astype(kinds[name]) for name, value in WEIGHTS.items() if name in read}
     kept = [numpy_helper.from_array(value, name) for name, value in held.items()]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (6, 8))
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -61,6 +63,26 @@ def test_results_of_a_split_that_changed_places(tmp_path: Path, rest: str) -> No
     assert {one.evidence["base"], one.name} <= {"first", "second"}
     other = "second" if one.name == "first" else "first"
     assert one.evidence["target"] == say("in_its_place", name=other)
+    assert one.evidence["left"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("operator", "told"),
+    [
+        (("Transpose", "s", "other", {"perm": [1, 0]}), say("transposed", name="s", axes=(1, 0))),
+        (("Slice", "s last first_ axis last", "other"), say("from_the_end", name="s", axis=1)),
+    ],
+)
+def test_an_operand_that_is_read_turned(operator: tuple[Any, ...], told: Any, tmp_path: Path) -> None:
+    """One file has an operator more, which only moves numbers."""
+    def of(read: str) -> Ops:
+        ops: Ops = [("MatMul", "x w", "h"), ("MatMul", "x v", "m"), ("Gemm", "h m", "s", {"transB": 1}),
+                    ("Gemm", "x m", "k", {"transB": 1})]  # fmt: skip
+        return [*ops, *([operator] if read == "other" else []), ("Sub", f"{read} k", "y")]
+
+    one, *_ = blame(tmp_path, of("s"), of("other"))
+    assert (one.name, one.cause) == ("y", "files_differ")
+    assert (one.evidence["base"], one.evidence["target"]) == ("s", told)
     assert one.evidence["left"] < 1e-3
 
 

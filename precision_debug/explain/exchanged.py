@@ -35,6 +35,9 @@ _LONGEST = 8
 _TRIED = 16
 """Exchanges of one operator's operands that are run."""
 
+_MOST_AXES = 4
+"""Axes of a tensor that is tried in other orders of them."""
+
 _NEAREST = 4
 """Tensors of the same operator as an operand that are tried in its place."""
 
@@ -69,7 +72,8 @@ def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work)
     case = _make_case(subject, alone, culprit.name) if culprit.cause == "other_arithmetic" else None
     if case is None or culprit.evidence.keys() & {"count", "ours"}:
         return culprit
-    told = _find_result(case) or _find_operand(case, work) or find_untold_attributes(case, _most_left(case))
+    told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
+    told = told or find_untold_attributes(case, _most_left(case))
     return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
 
 
@@ -123,13 +127,44 @@ def _find_operand(case: Case, work: Work) -> dict[str, Any]:
     return {"what": say("an_input"), "name": case.name, **best, "left": least} if best else {}
 
 
+def _find_turned(case: Case, work: Work) -> dict[str, Any]:
+    """Return which operand an operator reads with its axes in another order, or from the end, by running it so; {}
+    where no such run makes what the target gave."""
+    sources = _list_operands(case)
+    values = _read_values(case, sources)
+    turned = [(name, told, other) for name in sources if name in values for told, other in _turn(name, values[name])]
+    for name, told, other in turned[: min(_TRIED, work.runs)]:
+        work.go_on()
+        left = _measure_left(case, {name: other})
+        if left is not None and left <= _most_left(case):
+            return {"what": say("an_input"), "name": case.name, "base": name, "target": told, "left": left}
+    return {}
+
+
+def _turn(name: str, value: Array) -> Iterator[tuple[Any, Array]]:
+    """Yield an array of up to four axes, with what is told of it, in each order of its axes that leaves its shape, and
+    from the end of each; not what is the same so."""
+    whole = tuple(range(value.ndim))
+    orders = [one for one in itertools.permutations(whole) if value.ndim <= _MOST_AXES and one != whole]
+    found = [(say("transposed", name=name, axes=one), value.transpose(one)) for one in orders]
+    found += [(say("from_the_end", name=name, axis=axis), np.flip(value, axis)) for axis in whole]
+    for told, other in found:
+        if other.shape == value.shape and not np.array_equal(other, value):
+            yield told, np.ascontiguousarray(other)
+
+
+def _list_operands(case: Case) -> tuple[str, ...]:
+    """Return what an operator reads; of a stretch what the operators in it read of each other, too, the last first."""
+    inside = [meta.name for meta in case.subject.region_of.get(case.name, ()) if meta.name != case.name]
+    return (*case.subject.sources(case.name), *reversed(inside))
+
+
 def _list_exchanges(case: Case) -> Iterator[Mapping[str, str]]:
     """Yield what may be read in the place of what: two operands exchanged, and for one of them another that the same
     inputs or the same operator make, the nearest first, or that it was made of, for each of them in turn. Operands of a
     stretch are also those of the operators in it."""
     subject = case.subject
-    inside = [meta.name for meta in subject.region_of.get(case.name, ()) if meta.name != case.name]
-    sources = (*subject.sources(case.name), *reversed(inside))
+    sources = _list_operands(case)
     for one, other in itertools.combinations(sources, 2):
         if _may_fit(subject, one, other) and not {(one, other), (other, one)} & {*_list_made_of(subject, one, other)}:
             yield {one: other, other: one}

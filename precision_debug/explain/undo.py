@@ -134,10 +134,12 @@ class Case:
             plain = None if compute is None else compute({})
             if compute is None or plain is None or plain.shape != self.exact.shape:
                 continue
-            both = np.isfinite(plain) & np.isfinite(self.exact)
-            off = _size_of_error(np.where(both, plain - self.exact, 0.0))
-            least = 1e-5 * _size_of_error(np.where(both, self.exact, 0.0))
-            broken = bool((np.isfinite(self.exact) & ~np.isfinite(self.wrong)).any())
+            finite = np.isfinite(self.exact)
+            if not np.isfinite(plain[finite]).all():  # a power of what is below 0, tried as the form
+                continue
+            off = _size_of_error(np.where(finite, plain - self.exact, 0.0))
+            least = 1e-5 * _size_of_error(self.exact)
+            broken = bool((finite & ~np.isfinite(self.wrong)).any())
             if off <= max(_REPRODUCED * self.own, least if broken else 0.0):
                 return compute
         return lambda _: None

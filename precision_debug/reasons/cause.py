@@ -128,6 +128,8 @@ THINGS: Mapping[str, Wording] = {
     "in_padded": Wording("with padding behind it", "其后有填充"),
     "an_input": Wording("what is read by", "所读取的张量："),
     "a_result": Wording("what has the name", "名称所指的张量："),
+    "transposed": Wording("{name} transposed (axes {axes})", "{name} 的转置（轴 {axes}）"),
+    "from_the_end": Wording("{name} from the end of axis {axis}", "{name} 沿轴 {axis} 反向"),
     "in_its_place": Wording("{name}, with which it changed places,", "{name}（二者互换了位置）"),
     "an_order": Wording("the order of operators from", "算子的顺序：自"),
     "other_channels": Wording("any other", "其他任一个"),
