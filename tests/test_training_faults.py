@@ -25,6 +25,7 @@ from planted import (
     seventeenth_others,
     sixteenth_others,
     twentieth_others,
+    twentyfirst_others,
 )
 from planted.fourteenth_others import LOOPS, Loop
 from torch import nn
@@ -216,7 +217,8 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
 def _loops_of_blind_batches() -> list[Any]:
     found = [pytest.param(one, id=one.name) for one in LOOPS]
     for one in (*fifteenth_others.LOOPS, *sixteenth_others.LOOPS, *seventeenth_others.LOOPS,
-                *eighteenth_others.LOOPS, *nineteenth_others.LOOPS, *twentieth_others.LOOPS):  # fmt: skip
+                *eighteenth_others.LOOPS, *nineteenth_others.LOOPS, *twentieth_others.LOOPS,
+                *twentyfirst_others.LOOPS):  # fmt: skip
         marks = [pytest.mark.slow]
         if one.name == "momentum_above_one":
             marks.append(pytest.mark.xfail(strict=True, reason="momentum is not logged"))
