@@ -26,12 +26,10 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.events import FixFound
 from precision_debug.products.search import search_run
-from precision_debug.products.search.prefetch import SetRunner
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.search.fix import SearchRequest
-from precision_debug.settings.options import Workers
 
 
 def built(root: Path, folder: Path) -> Path:
@@ -444,27 +442,17 @@ def test_a_metric_of_which_more_is_better_counts_in_place_of_the_error(tmp_path:
     assert main(["search", *common, "--metric", f"{tmp_path / 'score.py'}:same_class", "--quiet"]) == 2
 
 
-
-class OneWorker:
-    """Runs sets as a worker does, in this process."""
-
-    size = 1
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def start(self) -> SetRunner:
-        room = self.folder / "worker"
-        room.mkdir()
-        return SetRunner({"folder": str(room)})
-
-    def close(self) -> None:
-        """Nothing is held."""
+@pytest.mark.parametrize("option", ["--jobs", "--gpus", "--checkpoint"])
+def test_what_shares_samples_among_workers_means_nothing_here(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "--model_file", "net.onnx", "--run_mode", "ort_int8", option, "2"]) == 2
+    said = capsys.readouterr().err
+    assert option in said
+    assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(("refused", "workers"), [("", 0), ("side", 0), ("side", 1), ("back", 0)])
+@pytest.mark.parametrize("refused", ["", "side", "back"])
 def test_a_set_that_does_not_run_takes_no_other_with_it(
-    refused: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One operator has a name that the engine does not know, so that everything kept does not run, nor a comparison
     that ranks what is left with it kept. "side" only reads what is off, "back" is needed."""
@@ -480,9 +468,8 @@ def test_a_set_that_does_not_run_takes_no_other_with_it(
     spec = RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", tolerance=Tolerance(given=False))
     asked = SearchRequest(folder=str(tmp_path / "search"), artefacts=str(tmp_path / "fix"))
     (tmp_path / "work").mkdir()
-    monkeypatch.setattr(search_run, "make_pool", lambda _spread, folder: OneWorker(folder))
     with Journal(tmp_path / "journal.jsonl") as journal:
-        search_run.search(spec, asked, journal, tmp_path / "work", Workers() if workers else None)
+        search_run.search(spec, asked, journal, tmp_path / "work")
     told = read_events(tmp_path / "journal.jsonl")
     fix = next(event.fix for event in told if isinstance(event, FixFound))
     if refused == "back":

@@ -56,7 +56,6 @@ class Model:
             size[fault] = LIMIT * 10 ** dice.uniform(0.2, 1.5)
         vectors = random_numbers.normal(size=(count, along))
         self.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True) * size[:, None]
-        self.announced: set[frozenset[int]] = set()
         self.broken: frozenset[int] = frozenset()
 
     def left(self, kept: frozenset[int]) -> list[int]:
@@ -90,8 +89,7 @@ class Model:
     def oracle(self, *, limit: float | None = LIMIT, runs: int = 1000, error: Any = None) -> Oracle:
         judge = error or self.error
         return Oracle(
-            self.count, lambda kept: JudgedSet(judge(kept) <= LIMIT, judge(kept)), limit=limit, runs=runs,
-            ahead=self.announced.update,
+            self.count, lambda kept: JudgedSet(judge(kept) <= LIMIT, judge(kept)), limit=limit, runs=runs
         )  # fmt: skip
 
 
@@ -224,24 +222,6 @@ def test_what_is_not_finite_is_kept_first(kind: str, runs: int) -> None:
         assert first == frozenset().union(*(model.around[number] for number in model.broken))
         total += len(oracle.asked)
     assert within([total], [runs])
-
-
-def test_of_what_will_be_asked_for_most_is_told_before() -> None:
-    """So that several sets can run at once."""
-    told = asked = 0
-    for kind, rank, spread in itertools.product(
-        ("chain", "residual", "tree"), ("ranked", "unranked", "barely_ranked"), (0.3, 2.0)
-    ):
-        for model in population(kind, 40, 2, spread)[: 8 if spread < 1 else 2]:
-            oracle = model.oracle()
-            late = []
-            judge = oracle._evaluate
-            oracle._evaluate = lambda kept, model=model, late=late, judge=judge: (
-                late.append(kept) if kept not in model.announced else None
-            ) or judge(kept)  # fmt: skip
-            minimise(oracle, model.units, getattr(model, rank))
-            told, asked = told + len(oracle.asked) - len(late), asked + len(oracle.asked)
-    assert told / asked > 0.925  # 2005 of 2158
 
 
 def test_a_start_that_holds_is_the_answer_and_one_that_does_not_is_gone_on_from() -> None:

@@ -496,39 +496,6 @@ def one(unit: int, share: float = 0.0, *more: int, certain: bool = False) -> Gro
     return Group(tensor=f"t{unit}", units=frozenset({unit, *more}), share=share, certain=certain)
 
 
-@pytest.mark.parametrize(
-    ("count", "needed", "groups", "surprising"),
-    [
-        (60, (4, 37, 38), [one(n) for n in range(60)], 2),
-        (200, (30, 111, 112), [one(n) for n in range(200)], 2),
-        (40, (3, 9, 21), [one(n, 0.025, n + 1) for n in range(39)], 1),
-        (20, (4, 5), [one(10, 0.4, 11), one(4, 0.3, 5)], 2),
-    ],
-    ids=["a prefix", "blocks of a large model", "what many shares predict", "single ones"],
-)
-def test_sets_are_announced_before_they_are_asked_for(
-    count: int, needed: tuple[int, ...], groups: list[Group], surprising: int
-) -> None:
-    """Several may be run at once then. What comes first, and what an answer alone tells, nobody knows before."""
-    told: set[frozenset[int]] = set()
-    asked: list[frozenset[int]] = []
-    surprises: list[frozenset[int]] = []
-
-    def judged(kept: frozenset[int]) -> JudgedSet:
-        asked.append(kept)
-        if kept not in told:
-            surprises.append(kept)
-        error = 1e-3 if set(needed) <= kept else 0.5
-        return JudgedSet(error <= LIMIT, error)
-
-    oracle = Oracle(count, judged, limit=LIMIT, ahead=told.update)
-    found = minimise(oracle, chain(count), lambda _kept: groups)
-    assert found.kept is not None
-    assert found.kept >= set(needed)
-    assert surprises[0] == frozenset() == asked[0]
-    assert len(surprises) == surprising, [sorted(kept) for kept in surprises]
-
-
 def test_neighbours_that_only_go_together_do_so_whatever_the_ranking_groups() -> None:
     """Each is a group of its own: that one hands the other a tensor is what tells."""
 

@@ -103,9 +103,9 @@ class PartRunner:
 
 # A child process that answers questions of a pool: JSON lines in, JSON lines out.
 #
-# The first line is what its runner is made with; each further one a question (see ``PartRunner.ask`` and
-# ``SetRunner.ask``), answered by one line of events. When standard input closes, the process ends at once, whatever it
-# is at: nobody waits for that answer. Its folder is removed by whoever made it.
+# The first line is what its runner is made with; each further one a question (see ``PartRunner.ask``), answered by one
+# line of events. When standard input closes, the process ends at once, whatever it is at: nobody waits for that answer.
+# Its folder is removed by whoever made it.
 
 def start(module: str, name: str) -> NoReturn:
     """What the pool runs (see ``import_path.make_command``). module, name: of the runner's class."""

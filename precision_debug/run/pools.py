@@ -114,7 +114,7 @@ class Worker(Protocol):
     def pid(self) -> int: ...
 
     def ask(self, part: Sequence[Any]) -> list[Plain]:
-        """See PartRunner and SetRunner. Raises WorkerLost."""
+        """See PartRunner. Raises WorkerLost."""
 
     def close(self) -> None:
         """End it."""

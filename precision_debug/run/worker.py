@@ -51,10 +51,7 @@ def main(folder: Path) -> int:
         try:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
-                spread = decode(Workers, job["spread"]) if "spread" in job else None
-                registry.import_from_door("jobs", "search")(
-                    spec, decode(SearchRequest, job["search"]), journal, folder, spread
-                )
+                registry.import_from_door("jobs", "search")(spec, decode(SearchRequest, job["search"]), journal, folder)
             elif "spread" in job:
                 from . import parallel_run
 

@@ -242,19 +242,18 @@ class Oracle:
     """Sets of units 0 to count - 1.
 
     evaluate: runs one set; it may raise Spent. limit: the error up to which a set passes, where that is what decides.
-    ahead: told which sets will be asked for next, the likeliest first, where several may be run at once. exact: of a
-    rough one, which it judges the first set of, too, and the first that holds: one that misleads there says no more.
+    exact: of a rough one, which it judges the first set of, too, and the first that holds: one that misleads there says
+    no more.
     """
 
     def __init__(
         self, count: int, evaluate: Callable[[frozenset[int]], JudgedSet], *, runs: int = 10_000,
-        limit: float | None = None, ahead: Callable[[Sequence[frozenset[int]]], None] | None = None,
-        exact: Oracle | None = None,
+        limit: float | None = None, exact: Oracle | None = None,
     ) -> None:  # fmt: skip
         self.count, self.limit = count, limit
         self.all, self.left_out = frozenset(range(count)), frozenset[int]()
         self.asked: dict[frozenset[int], JudgedSet] = {}
-        self._evaluate, self._runs, self._ahead, self._exact = evaluate, runs, ahead, exact
+        self._evaluate, self._runs, self._exact = evaluate, runs, exact
         self._checked = False
         self._aim: float | None = None
 
@@ -321,12 +320,6 @@ class Oracle:
 
     def _is_held(self, found: JudgedSet) -> bool:
         return found.passes if self._aim is None else found.helps and found.error <= self._aim
-
-    def expect(self, sets: Iterable[Iterable[int]]) -> None:
-        """These are asked for next, as long as those before them fail; asks for nothing itself."""
-        if self._ahead is not None:
-            fresh = dict.fromkeys(frozenset(kept) for kept in sets)
-            self._ahead([kept for kept in fresh if kept not in self.asked])
 
     def best_trade(self, allowed: float = 0.0) -> frozenset[int]:
         """Return the set that gives most for what it keeps, of those that help; none where none does.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..explain.criteria import HALF
@@ -118,8 +118,6 @@ def minimise(
                 start = chosen.kept if near else start
         if oracle.holds(()):
             return FoundSet(state="not needed", kept=frozenset(), minimal=True)
-        if start:
-            oracle.expect([start, oracle.all])
         if start and oracle.holds(start):
             return FoundSet(state="found", kept=start, minimal=True)
         likely = next((one for one in first if one and one != oracle.all and oracle.holds(one)), None)
@@ -196,7 +194,6 @@ def _find_enough(oracle: Oracle, units: Units, rank: Rank, start: frozenset[int]
             if steps[-1] == tried:
                 break
             tried, goal = steps[-1], goal * _PREDICTED
-            oracle.expect([tried, oracle.all])
             if oracle.holds(tried):
                 return steps, seen
             part = _find_part(oracle, units, steps, groups)
@@ -238,7 +235,7 @@ def _find_part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Grou
         return frozenset()
     if len(tried) > _FEW:
         limit = oracle.limit
-        shortest = _find_shortest(oracle, steps, lambda kept: oracle.judge(kept).error <= limit)
+        shortest = _find_shortest(steps, lambda kept: oracle.judge(kept).error <= limit)
         return shortest if shortest != tried and oracle.holds(shortest) else frozenset()
     weight = _weigh_units(units, groups)
     ordered = sorted(tried, key=lambda unit: (-weight[unit], unit))
@@ -272,22 +269,9 @@ def _find_prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) 
     if len(useful) > _GUESSED and not any(group.share > 0 for group in groups):
         useful = [*useful[:_GUESSED], oracle.all]  # further down, the order says nothing: halves tell more
     bad, good = 0, 1
-    doubled = [min(len(useful), 2**power) for power in range(len(useful).bit_length() + 1)]
-    oracle.expect(useful[count - 1] for count in doubled)
     while not oracle.holds(useful[good - 1]):
         bad, good = good, min(len(useful), 2 * good)
-    return _find_shortest(oracle, useful[bad:good], oracle.holds)
-
-
-def _iterate_middles(bad: int, good: int) -> Iterator[int]:
-    """Yield what bisection between two may ask for, the next first, then what either answer leads to."""
-    waiting = [(bad, good)]
-    while waiting:
-        low, high = waiting.pop(0)
-        if abs(high - low) > 1:
-            middle = (low + high) // 2
-            yield middle
-            waiting += [(low, middle), (middle, high)]
+    return _find_shortest(useful[bad:good], oracle.holds)
 
 
 def _predict_groups(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], goal: float) -> list[Group]:
@@ -327,7 +311,7 @@ def _reduce_set(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Gro
     known = any(group.share > 0 for group in groups)
     main = not known or any(group.certain or group.share >= _MAIN for group in groups)
     if not main and len(kept) > _SMALL // 2:
-        kept = _find_shortest(oracle, steps, oracle.holds)
+        kept = _find_shortest(steps, oracle.holds)
     if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
         if not main and len(kept) > min(_MANY, _SMALL_SHARE * oracle.count):
             return kept, False
@@ -349,16 +333,15 @@ def _reduce_set(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Gro
         kept = smaller
 
 
-def _find_shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+def _find_shortest(steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
     """Return the first of growing sets that is enough, as far as bisection tells; the last one is."""
-    return steps[_bisect(oracle, -1, len(steps) - 1, steps, enough)]
+    return steps[_bisect(-1, len(steps) - 1, steps, enough)]
 
 
-def _bisect(oracle: Oracle, bad: int, good: int, sets: Steps, enough: Callable[[frozenset[int]], bool]) -> int:
+def _bisect(bad: int, good: int, sets: Steps, enough: Callable[[frozenset[int]], bool]) -> int:
     """Return the place of a set that is enough beside one that is not, which bisection between two places tells."""
     while abs(good - bad) > 1:
         middle = (good + bad) // 2
-        oracle.expect(sets[place] for place in _iterate_middles(bad, good))
         if enough(sets[middle]):
             good = middle
         else:
@@ -380,13 +363,12 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
     needed, rest = frozenset[int](), _order_by_need(kept, weight)
     while rest:
         near = frozenset(n for unit in needed for n in units.neighbours[unit]).intersection(rest)
-        oracle.expect([needed, needed | near])
         if needed and oracle.holds(needed):
             return needed
         if near and oracle.holds(needed | near):
             rest = [unit for unit in rest if unit in near]
         sets = [needed.union(rest[dropped:]) for dropped in range(len(rest) + 1)]  # without the least likely
-        good = _bisect(oracle, len(rest), 0, sets, oracle.holds)
+        good = _bisect(len(rest), 0, sets, oracle.holds)
         needed, rest = needed | {rest[good]}, rest[good + 1 :]
     return needed
 
@@ -400,7 +382,6 @@ def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, fl
     waiting = [tuple(sorted(kept - sure))]
     while waiting:
         waiting.sort(key=len, reverse=True)
-        oracle.expect(kept.difference(row) for row in waiting if kept.difference(row))
         row = waiting.pop(0)
         rest = kept.difference(row)
         if rest and oracle.holds(rest):
@@ -419,7 +400,6 @@ def _without_single(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
     waiting, failed, step = _order_by_need(kept, weight), list[int](), 1
     nothing = oracle.judge(()).error
     while waiting:
-        oracle.expect(kept - {unit} for unit in waiting if len(kept) > 1)
         several = frozenset(waiting[: min(step, len(kept) - 1)])
         if not several:
             break
@@ -486,7 +466,6 @@ def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups:
             if 2 * max(alone[unit] for unit in several) - error <= remains
         }  # fmt: skip
     order = sorted(together, key=lambda item: (together[item], sorted(item)))[: 2 * len(kept)]
-    oracle.expect(kept - several for several in order if kept - several)
     for several in order:
         rest = kept - several
         if rest and oracle.holds(rest):
@@ -507,7 +486,6 @@ def _exchange_two_for_one(
         core = kept - {order[0], second}
         near = frozenset(n for unit in core for n in units.neighbours[unit]) - kept
         likely = sorted(near, key=lambda unit: (-weight[unit], unit))[:_TRADED]
-        oracle.expect([core, *(core | {unit} for unit in likely)])
         if oracle.judge(core).error <= _MISSED * oracle.limit:
             return next((core | {unit} for unit in likely if oracle.holds(core | {unit})), kept)
     return kept

@@ -99,10 +99,6 @@ class Evaluations:
         self._earlier.discard(event.key)
         return event.evaluation
 
-    def knows(self, mode: str, kept: Sequence[str], what: str = "") -> bool:
-        """Return whether it would be found; counts nothing."""
-        return self._key(mode, kept, what) in self._known
-
     def begin(self, mode: str, kept: Sequence[str], what: str = "") -> None:
         """A set is about to be run."""
         self._journal.write(Trying(key=self._key(mode, kept, what), mode=mode, kept=tuple(kept)))

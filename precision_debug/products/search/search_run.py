@@ -34,7 +34,6 @@ from ...search.offer import FixRule, JudgedSet, Oracle, Spent, list_unbettered
 from ...search.ranking import Group, describe_kept_units, rank_groups
 from ...search.strategy import ENGINES, FoundSet, Rank, find_predicted, minimise, search_along_data
 from ...search.units import Units
-from ...settings.options import Workers
 from .evaluations import (
     HELD_OUT,
     JOINED,
@@ -47,7 +46,6 @@ from .evaluations import (
     is_rough,
     make_search_key,
 )
-from .prefetch import Prefetcher, Setup, make_pool
 from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]
@@ -65,11 +63,10 @@ _POINTS = 6
 """Set sizes that are run between nothing kept and everything kept, for the curve of error against the number kept."""
 
 
-def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, spread: Workers | None = None) -> None:
+def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path) -> None:
     """Run the comparison and the search, and tell the journal of both; the last event is "fix".
 
-    folder: an existing one for temporary files. spread: who runs sets before they are asked for; None: nobody.
-    Raises PrecisionDebugError.
+    folder: an existing one for temporary files. Raises PrecisionDebugError.
     """
     begun = time.monotonic()
     plan = make_plan(spec, work_dir=str(folder))
@@ -94,10 +91,8 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
     feed_set = load_feeds(spec, plan, ())
     digests = [digest_feeds([feeds]) for feeds in feed_set.feeds]
     digests.append(digest_weights([plan.baseline, plan.target]))
-    with contextlib.ExitStack() as stack:
-        known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), make_search_key(spec, asked, digests)))
-        ahead = stack.enter_context(Prefetcher(make_pool(spread, folder))) if spread is not None else None
-        _Search(spec, asked, plan.baseline, plan.target, keep, feed_set, journal, folder, known, begun, ahead).run()
+    with Evaluations(Path(asked.folder, EVALUATIONS), make_search_key(spec, asked, digests)) as known:
+        _Search(spec, asked, plan.baseline, plan.target, keep, feed_set, journal, folder, known, begun).run()
 
 
 def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
@@ -120,12 +115,10 @@ def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
 class _Search:
     def __init__(
         self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, keep: Keep, feed_set: FeedSet,
-        journal: Journal, folder: Path, known: Evaluations, begun: float, ahead: Prefetcher | None,
+        journal: Journal, folder: Path, known: Evaluations, begun: float,
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.baseline, self.target, self.keep = spec, asked, baseline, target, keep
         self.feed_set, self.journal, self.folder, self.known, self.begun = feed_set, journal, folder, known, begun
-        self.ahead = ahead
-        self.setups: dict[tuple[str, str], int] = {}
         self.marks = spec.marks
         self.level = spec.explain
         self.tried = self.on_engine = self.rankings = self.held = 0
@@ -213,12 +206,8 @@ class _Search:
                 text = say("stage_for", stage=text, what=describe_evaluation(what, len(samples)))
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
-            setup = self.setups.get((trials.mode, what))
-            if setup is None or self.ahead is None:
-                rough = is_rough(what)
-                found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
-            else:
-                found = _take_ahead(self.ahead, setup, trials, keys, samples)
+            rough = is_rough(what)
+            found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
             self.known.end(found, what)
         if (trials.mode, keys, what) not in self.counted and is_counted(what):
             self.tried += 1
@@ -251,35 +240,15 @@ class _Search:
                 rule = dataclasses.replace(rule, before=found.sizes)
             return rule.judged(self.units, kept, found, every=every, silent=isinstance(self.keep, InRegions))
 
-        def expected(sets: Sequence[frozenset[int]]) -> None:
-            if self.ahead is not None:
-                fresh = (self.units.keys(kept) for kept in sets)
-                self.ahead.expect(setup, [keys for keys in fresh if not self.known.knows(trials.mode, keys, what)])
-
         count = len(self.units) if trials.mode == self.spec.run_mode else self.units.operators
         anew, share = what.removeprefix(ROUGH).strip(), _ROUGHLY if is_rough(what) else 1.0
-        setup = self._prepared(trials, samples, what)
         limits = [self.criterion.limit(sample) for sample in samples]
         known = [limit for limit in limits if limit is not None]
         limit = min(known) if len(known) == len(limits) else None
-        ahead = expected if self.ahead is not None else None
-        oracle = Oracle(count, evaluate, limit=limit, ahead=ahead, exact=exact)
+        oracle = Oracle(count, evaluate, limit=limit, exact=exact)
         if not is_rough(what):
             self.oracles[trials.mode] = oracle
         return oracle
-
-    def _prepared(self, trials: Trials, samples: Sequence[Sample], what: str) -> int:
-        """Return what the workers need to know of an oracle's sets, where there are some."""
-        if self.ahead is None:
-            return 0
-        setup = Setup(
-            spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
-            lost=dict(self.criterion.lost), allowed=self.criterion.allowed,
-            feeds=tuple(self.feed_set.for_target().calibrating), samples=tuple(samples),
-            others=tuple(self._beside(trials, what)), rough=is_rough(what),
-        )  # fmt: skip
-        self.setups[trials.mode, what] = self.ahead.prepared(setup)
-        return self.setups[trials.mode, what]
 
     # the search -------------------------------------------------------------------------------------------------
 
@@ -581,20 +550,6 @@ def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
     """Samples with the error of each where nothing is kept; inf where that did not run."""
     errors = low.sizes if len(low.sizes) == len(samples) else [math.inf] * len(samples)
     return [dataclasses.replace(sample, low=error) for sample, error in zip(samples, errors, strict=True)]
-
-
-def _take_ahead(
-    ahead: Prefetcher, setup: int, trials: Trials, keys: tuple[str, ...], samples: Sequence[Sample]
-) -> Evaluation:  # fmt: skip
-    """Return what a worker made of a set. Of one that is the first there and does not run, it cannot tell what is
-    missing: the machine, or what is kept. Here others have run."""
-    trials.opened += 1
-    try:
-        return ahead.take(setup, keys)
-    except (BackendUnavailable, UsageError):
-        if not trials.ran:
-            raise
-        return trials.run(keys, samples)
 
 
 # What a search gives away, each made, loaded and run again as its user would.

@@ -31,7 +31,7 @@ from ...run.supervisor import supervise
 from ...safety.untrusted import make_visible
 from ...search.fix import SearchRequest, limit_of
 from ...settings import SAVED, without_saving
-from ...settings.options import Workers
+from ...settings.options import Workers, list_options
 from .evaluations import note_crash
 from .search_run import EVALUATIONS
 
@@ -45,7 +45,7 @@ DESCRIPTION_ZH = """precision_debug search：应保留为高精度的最小算�
 选项与对比相同。每运行一个集合，报告旁的日志就多一行：再次运行同一命令会从被终止处继续。
 """
 
-_UNUSED = ("gen_script", "plots")
+_UNUSED = ("gen_script", "plots", *(one.name for one in list_options(Workers)))
 
 _CRASHES = 20
 """New processes after a crash of the engine: each crash is one set that failed."""
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     0 where a set was found and verified, or none is needed; 1 where there is none, or it proves nothing; 2 or 3 as
     ever."""
     parser = compare.make_comparison_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
-    arguments = with_file(parser, "search", arguments, without=(*_UNUSED, "record", "checkpoint"))
+    arguments = with_file(parser, "search", arguments, without=(*_UNUSED, "record"))
     args = parse(parser, arguments)
     compare.refuse_unused(args, "search", *_UNUSED)
     _refuse_contradictions(args)
@@ -78,14 +78,10 @@ def run(arguments: Sequence[str]) -> int:
         artefacts=str(Path(args.artefacts).absolute() if args.artefacts else first.with_name(f"{first.stem}.fix")),
         save=save,
     )  # fmt: skip
-    spread = compare.workers_of(args)
-    if spread is not None and spread.checkpoint:
-        raise UsageError("search resumes from its own journal", where="--checkpoint", hint="leave it out")
     outcome = _search_with_restarts(
         spec,
         outputs,
         asked,
-        spread,
         args.verbose,
         args.lang,
         _make_progress_listener(args.quiet, args.lang, args.metric or args.on),
@@ -198,7 +194,6 @@ def _search_with_restarts(
     spec: Any,
     outputs: Sequence[Path],
     asked: SearchRequest,
-    spread: Workers | None,
     verbose: bool,
     language: str,
     on_event: Callable[[Mapping[str, Any]], None],
@@ -206,7 +201,7 @@ def _search_with_restarts(
     """Where an engine takes the process with it, that set fails, and the search goes on in a new process."""
     for _ in range(_CRASHES):
         outcome = supervise(
-            spec, outputs, verbose=verbose, on_event=on_event, asked=asked, spread=spread, language=language
+            spec, outputs, verbose=verbose, on_event=on_event, asked=asked, language=language
         )
         if not isinstance(outcome.error, BackendCrash):
             return outcome
