@@ -22,6 +22,7 @@ __all__ = [
     "Doubt",
     "Effect",
     "Explanation",
+    "Grid",
     "InputInfo",
     "InputMeta",
     "Introduced",
@@ -121,6 +122,10 @@ class InputMeta:
     zero_point: int = 0
 
 
+Grid = tuple[float, float, int]
+"""The lowest and the highest number of a quantised tensor, and how many it knows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorMeta:
     """What a session knows of one tensor before its value exists.
@@ -133,6 +138,7 @@ class TensorMeta:
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", UNFUSED, …
     unseen: why the hook will not be called for it; "" where it will. absorbs: what its operator computes inside.
     rounds: of what it absorbs, or reads, the source model's tensors that are rounded to integers there, unlisted.
+    grids: of those and of ``origin``, where one holds for all of a tensor, its lowest and highest number, and how many.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     call: where in the model's own program it was made, where the session knows.
     own: the engine made it inside an operator of the source model, which has no such tensor.
@@ -153,6 +159,7 @@ class TensorMeta:
     extra: Mapping[str, str] = field(default_factory=dict)
     absorbs: tuple[str, ...] = ()
     rounds: tuple[str, ...] = ()
+    grids: Mapping[str, Grid] = field(default_factory=dict)
     call: CallSite | None = None
     own: bool = False
     phase: str = ""

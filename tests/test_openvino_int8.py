@@ -15,6 +15,7 @@ from planted.onnx_further import k
 from warm import run_python
 
 import precision_debug
+from precision_debug.explain.regions import round_to_8_bits
 from precision_debug.records import ModelFiles, SessionSpec
 
 pytest.importorskip("openvino", reason="openvino is not installed")
@@ -37,6 +38,7 @@ def windowed(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
 _ASKS = """
 import sys
 import precision_debug
+from precision_debug.explain.regions import round_to_8_bits
 precision_debug.compare(sys.argv[1], run_mode="ov_int8", inputs=sys.argv[2], explain="off")
 told = sys.modules["nncf.telemetry.wrapper"]
 print(isinstance(told.telemetry, told.NNCFTelemetry), file=open("told", "w"))
@@ -143,3 +145,23 @@ def test_weights_in_7_bits_are_handed_over_too(tmp_path: Path) -> None:
     assert any("OverflowFix('enable')" in text for text in texts)
     with contextlib.closing(OpenVinoBackend().open(spec, [feeds])) as session:
         assert session.run(feeds)
+
+
+def test_the_grid_of_what_is_quantised_unseen_is_told(tmp_path: Path) -> None:
+    """NNCF's grids of signed tensors reach as far below 0 as above, whatever the numbers do: a sum that is 20 times
+    larger above 0 has half of the steps that its own range would give it."""
+    g = Graph(seed=1)
+    x = tokens(g, 16)
+    loud = np.where(np.arange(16) == 3, 40.0, 0.0)
+    total = g.op("Add", [g.op("Add", [x, g.dense(x, 16, 16, "d")], "s"), g.weight("loud", loud)], "total")
+    path = g.save(tmp_path / "m.onnx", [g.dense(g.norm(total, 16, "n"), 16, 4, "y")])
+    spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode="ov_int8")
+    session = OpenVinoBackend().open(spec, [g.feeds])
+    grids = {name: grid for meta in session.tensors for name, grid in meta.grids.items()}
+    low, high, count = grids["total"]
+    assert count in (255, 256)
+    assert high > 20
+    assert low == pytest.approx(-high, rel=0.02)
+    values = np.float32([-0.5, 0.1, 40.0])
+    step = (high - low) / (count - 1)
+    np.testing.assert_allclose(round_to_8_bits(values, grids["total"]), np.rint(values / step) * step, rtol=1e-6)

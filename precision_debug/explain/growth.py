@@ -134,7 +134,7 @@ def find_merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, 
             continue
         counts: list[int] = []
 
-        def narrow(values: Any, counts: list[int] = counts, dtype: str = cast.dtype) -> Any:
+        def narrow(values: Any, _name: str, counts: list[int] = counts, dtype: str = cast.dtype) -> Any:
             there = round_values(np.ascontiguousarray(values), narrow_type(dtype))
             counts[:] = [int(np.unique(one).size) for one in (values, there)]
             return there

@@ -14,7 +14,7 @@ from ..numbers.arrays import as_array
 from ..numbers.narrowing import narrow_type, round_values
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..reasons.causes import CAUSES
-from ..records import Culprit
+from ..records import Culprit, Grid
 from .introduced import MASK, Alone
 from .operator_facts import constants_of, is_quantised, operators_of
 from .operators import BODIES, CANCEL, MOVE, plain_type
@@ -144,7 +144,7 @@ _MOST, _PART_OF_WORK = 16, 4
 """Tensors of a region that are rounded one after the other, the last ones, and at most that part of the runs that the
 effects of single operators may take: each is a run of the baseline."""
 
-_STEPS = 255
+_LEVELS = 256
 """Of 8 bits."""
 
 _EXPLAINS = 0.5
@@ -214,17 +214,25 @@ def _run(subject: Subject, names: set[str], rounded: str) -> dict[str, Any]:
     def replace(_op: str, one: str, value: Any) -> Any:
         array = subject.bench.host(value)
         seen[one] = np.array(array)
-        return subject.bench.with_error(value, array, round_to_8_bits(array)) if one == rounded else None
+        if one != rounded:
+            return None
+        return subject.bench.with_error(value, array, round_to_8_bits(array, _find_grid(subject, one)))
 
     subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), names)
     return seen
 
 
-def round_to_8_bits(array: Any) -> Any:
-    """On a grid of 8 bits from its smallest to its largest number, 0 on the grid."""
-    low, high = min(0.0, float(array.min())), max(0.0, float(array.max()))
-    step = (high - low) / _STEPS
-    return (np.rint(array / step) * step).astype(array.dtype) if step else array
+def _find_grid(subject: Subject, name: str) -> Grid | None:
+    """Return the grid of one of the baseline's tensors that the target quantises unseen, where it tells it."""
+    return next((meta.grids[name] for meta in subject.targets.values() if name in meta.grids), None)
+
+
+def round_to_8_bits(array: Any, grid: Grid | None = None) -> Any:
+    """On the target's own grid; where that is not known on one of 8 bits from the smallest to the largest number, 0 on
+    the grid."""
+    low, high, count = grid or (min(0.0, float(array.min())), max(0.0, float(array.max())), _LEVELS)
+    step = (high - low) / (count - 1)
+    return (np.rint(np.clip(array, low, high) / step) * step).astype(array.dtype) if step else array
 
 
 def _measure_rel_l2(exact: Any, got: Any) -> float:
@@ -243,8 +251,8 @@ _FIRST = 3
 _FLOATS = frozenset({"float16", "bfloat16"})
 """Types that round without a scale."""
 
-Narrow = Callable[[Any], Any]
-"""An array rounded to the target's type, and back."""
+Narrow = Callable[[Any, str], Any]
+"""An array rounded to the target's type, and back; the tensor's name."""
 
 _HALF = 0.5
 """Part of the stretch's error from which on one operator inside is told."""
@@ -296,10 +304,11 @@ def _find_inner_author(
     computing = [meta.name for meta in subject.region_of[name] if plain_type(meta.op_type) not in MOVE]
     narrow: Narrow
     if is_quantised(held):  # the others of a stretch are not rounded, and none without a scale
-        narrow, computing = round_to_8_bits, [one for one in computing if one in subject.rounded_unseen]
+        narrow = lambda array, one: round_to_8_bits(array, _find_grid(subject, one))  # noqa: E731
+        computing = [one for one in computing if one in subject.rounded_unseen]
     elif held in _FLOATS:
         dtype = narrow_type(held)
-        narrow = lambda array: round_values(np.ascontiguousarray(array), dtype)  # noqa: E731
+        narrow = lambda array, _one: round_values(np.ascontiguousarray(array), dtype)  # noqa: E731
     else:
         return "", None, 0.0
     if whole is None or not 0 < whole < math.inf or own.born_nan or own.born_inf:
@@ -332,7 +341,7 @@ def run_rounded(
             seen[name] = np.array(array)
         if one != rounds or array.dtype.kind != "f":
             return None
-        rounded = narrow(array)
+        rounded = narrow(array, rounds)
         if off is not None:
             off[rounds] = measure_distance(array, rounded, flips=False)
         return subject.bench.with_error(value, array, rounded)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.reasons.ways import NO_WAY, way
-from precision_debug.records import UNFUSED, TensorMeta
+from precision_debug.records import UNFUSED, Grid, TensorMeta
 
 from ..reasons import say
 from .graph import Graph, Key, Value
@@ -65,6 +65,7 @@ def list_tensors(
                 unseen = say("inside", kind=kind.op_type if kind else "operator", name=value.scope[0])
         names = dict.fromkeys((*value.names, *outputs.get(key, ())))
         origin = _find_quantised_source(graph, value, known)
+        grids = {origin: _find_grid(value)} if origin else rounds.get(key, {})
         for name in names:
             own = name == value.name
             entries.append(
@@ -76,7 +77,8 @@ def list_tensors(
                         view=way("dequantised") if _held_type(value, layer) in _STEPS else NO_WAY,
                         inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
                         is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
-                        rounds=rounds.get(key, ()) if own else (),
+                        rounds=tuple(rounds.get(key, ())) if own else (),
+                        grids={source: grid for source, grid in grids.items() if grid} if own else {},
                         extra=dict(layer.columns) if layer is not None and tells else {},
                     ),
                 )
@@ -149,11 +151,11 @@ def _reads(graph: Graph, value: Value, known: Mapping[Key, str]) -> tuple[str, .
 
 def _find_inner_values(
     graph: Graph, listed: Collection[Key]
-) -> tuple[Mapping[Key, tuple[str, ...]], Mapping[Key, tuple[str, ...]]]:
+) -> tuple[Mapping[Key, tuple[str, ...]], Mapping[Key, Mapping[str, Grid | None]]]:
     """Return what is not listed, by the first listed tensor that is computed from it; and of what the quantiser rounds
-    there, which source tensors."""
+    there, which source tensors, and the grid of each."""
     found: dict[Key, list[str]] = {}
-    rounds: dict[Key, list[str]] = {}
+    rounds: dict[Key, dict[str, Grid | None]] = {}
     taken: set[Key] = set()
     for key in (key for key in graph.values if key in listed):
         waiting = list(graph.values[key].reads)
@@ -166,8 +168,15 @@ def _find_inner_values(
             if not value.own:
                 found.setdefault(key, []).extend(value.names)
             elif value.op_type == "FakeQuantize" and value.reads and not graph.values[value.reads[0]].own:
-                rounds.setdefault(key, []).append(graph.values[value.reads[0]].name)
+                rounds.setdefault(key, {})[graph.values[value.reads[0]].name] = _find_grid(value)
             waiting.extend(value.reads)
-    return (
-        {key: tuple(names) for key, names in found.items()}, {key: tuple(names) for key, names in rounds.items()},
-    )  # fmt: skip
+    return {key: tuple(names) for key, names in found.items()}, rounds
+
+
+def _find_grid(value: Value) -> Grid | None:
+    """Return a FakeQuantize's grid, None where it has one for each channel, or gives back another one than it reads."""
+    ends = [source.get_node() for source in value.op.input_values()[1:]]
+    if any(end.get_type_name() != "Constant" or end.data.size != 1 for end in ends):
+        return None
+    low, high, low_out, high_out = (float(end.data.reshape(-1)[0]) for end in ends)
+    return (low, high, int(value.op.get_attributes()["levels"])) if (low, high) == (low_out, high_out) else None
