@@ -10,6 +10,7 @@ import pytest
 
 import precision_debug
 from precision_debug.explain.places import find_place
+from precision_debug.reasons import say
 
 LEFT = 1e-5  # of the error's norm that rounding makes
 RANDOM = np.random.default_rng(3)
@@ -52,6 +53,20 @@ def test_the_number_that_one_side_has_there_is_told() -> None:
     assert find_place(masked, EXACT, LEFT)["base_there"] == "0"
     assert find_place(EXACT, masked, LEFT)["target_there"] == "0"
     assert not find_place(masked, masked + (masked == 0) * EXACT, LEFT).get("target_there")
+
+
+def test_what_one_side_has_at_most_places_is_told() -> None:
+    masked = np.where(RANDOM.random(EXACT.shape) < 0.7, -1e9, EXACT)
+    found = find_place(EXACT, masked, LEFT)
+    assert (found["target_there"], found["differing"]) == ("-1e+09", int((masked != EXACT).sum()))
+    assert found["place"] == say("some_places")
+
+
+def test_numbers_that_come_out_otherwise_are_told_by_their_bounds() -> None:
+    numbers = 9 * EXACT + 5
+    found = find_place(np.trunc(numbers), np.floor(numbers), LEFT)
+    assert found["within"] == say("numbers_to", most=0.0)
+    assert find_place(EXACT, EXACT + (abs(EXACT) > 1.5), LEFT)["within"].startswith("of a size of at least 1.5")
 
 
 def test_nothing_is_told_of_what_differs_everywhere_or_is_no_number() -> None:

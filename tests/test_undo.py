@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from onnx import helper, numpy_helper
 from planted.fourteenth_onnx import CASES
 
 import precision_debug
-from precision_debug.explain.undo import EXPERIMENTS, find_saturating_sums
+from precision_debug.explain.undo import EXPERIMENTS, find_saturating_sums, measure_left_of
 from precision_debug.pairing.weights import compare_weights
 from precision_debug.reasons.causes import CAUSES
 from precision_debug.records import Culprit
@@ -337,3 +338,10 @@ def test_how_far_results_reach_is_said_of_the_model_and_not_of_rounded_inputs(tm
     culprit = first(model, {"x": x}, "ort_fp16_sim")
     assert (culprit.name, culprit.cause) == ("ex", "overflow")
     assert culprit.evidence["largest"] == pytest.approx(np.exp(np.float64(x.max()) * 1.0007), rel=1e-3)
+
+
+def test_a_result_that_becomes_nan_undoes_nothing() -> None:
+    exact, wrong = np.array([1.0, 2.0]), np.array([1.5, 2.5])
+    case: Any = SimpleNamespace(exact=exact, wrong=wrong, own=float(np.linalg.norm(wrong - exact)))
+    assert measure_left_of(case, np.array([np.nan, np.nan])) == math.inf
+    assert measure_left_of(case, np.array([1.0, 2.5])) == pytest.approx(0.5**0.5)

@@ -18,11 +18,12 @@ from .attributes import find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
 from .places import find_place
+from .relations import find_relation
 from .subject import Subject
 from .undo import Case, measure_left_of, run_with
 from .work import Work
 
-__all__ = ["with_exchanged", "with_places"]
+__all__ = ["with_differences", "with_exchanged"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,16 +56,27 @@ def with_exchanged(
     return tuple(_tell_order(subject, alone, found))
 
 
-def with_places(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
-    """Return the culprits; one of which no more is known than that the target computes something else, with where."""
-    return tuple(_add_place(subject, alone, one) if at < _FIRST else one for at, one in enumerate(culprits))
+def with_differences(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """Return the culprits; one of which no more is known than that the target computes something else, with how its
+    results are made of the baseline's, or where they differ."""
+    return tuple(_add_difference(subject, alone, one) if at < _FIRST else one for at, one in enumerate(culprits))
 
 
-def _add_place(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
+def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
     if culprit.cause != "other_arithmetic" or culprit.evidence.keys() & {"count", "ours", "turned"}:
         return culprit
     case = _make_case(subject, alone, culprit.name)
-    found = find_place(case.exact, case.wrong, _most_left(case)) if case is not None else {}
+    if case is None:
+        return culprit
+    read = {name: np.asarray(given) for name in subject.sources(case.name) if (given := case.given(name)) is not None}
+    inputs = {name: given.astype(np.float64) for name, given in read.items() if given.dtype.kind in "fiub"}
+    left = _most_left(case)
+    found = find_place(case.exact, case.wrong, left)
+    if not found.keys() & {"base_there", "target_there"}:
+        relation = find_relation(case.exact, case.wrong, inputs, left)
+        if relation and "place" in found:
+            relation["relation_there"] = relation.pop("relation")
+        found = {**found, **relation}
     return dataclasses.replace(culprit, evidence={**culprit.evidence, **found}) if found else culprit
 
 

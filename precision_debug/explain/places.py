@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..reasons import say
 from .criteria import HALF
 
-__all__ = ["find_place"]
+__all__ = ["find_place", "write_box"]
 
 Array = np.ndarray[Any, Any]
 
@@ -19,7 +20,8 @@ _LISTED = 6
 
 def find_place(exact: Array, wrong: Array, left: float) -> dict[str, Any]:
     """Return the indices outside of which two arrays of one shape agree, where these are half of the elements or fewer,
-    and the number that one of both has at all of them; {} where the difference is everywhere, or is no number.
+    and the number that one of both has at all of them; or else between which bounds the exact one's numbers lie that
+    come out otherwise. {} where the difference is everywhere, or is no number.
 
     left: the part of the error (of its L2 norm) that what agrees may have together, which is what rounding makes.
 
@@ -37,13 +39,34 @@ def find_place(exact: Array, wrong: Array, left: float) -> dict[str, Any]:
         if 0 < inside.sum() <= HALF * error.size and not (differs & ~inside).any():
             break
     else:
-        return {}
-    place = ", ".join(_write_box(box, error.shape) for box in chosen)
+        many = {"differing": int(differs.sum()), "elements": differs.size}
+        return _find_filled(exact, wrong, differs, many) or _find_range(exact, differs, many)
+    place = ", ".join(write_box(box, error.shape) for box in chosen)
     told = {"place": place, "differing": int(differs.sum()), "elements": error.size}
-    for key, values in (("base_there", exact[inside]), ("target_there", wrong[inside])):
-        if (values == values[0]).all():
-            return {**told, key: f"{values[0]:.4g}"}
-    return told
+    return _find_filled(exact, wrong, inside, told) or told
+
+
+def _find_filled(exact: Array, wrong: Array, there: Array, told: dict[str, Any]) -> dict[str, Any]:
+    """Return what is told of a place with the number that one of both has in all of it; {} where both have several."""
+    for key, values in (("base_there", exact[there]), ("target_there", wrong[there])):
+        if values.size > 1 and (values == values[0]).all():
+            return {**told, key: f"{values[0]:.4g}", "place": told.get("place", say("some_places"))}
+    return {}
+
+
+def _find_range(exact: Array, differs: Array, told: dict[str, Any]) -> dict[str, Any]:
+    """Return what bounds the baseline's results that come out otherwise, where most within these bounds do, and no more
+    than half of all results lie there; {} where nothing does."""
+    sizes, among = np.abs(exact), exact[differs]
+    most, least, size = (float(one) + 0.0 for one in (among.max(), among.min(), np.abs(among).min()))  # no -0
+    for within, there in (
+        (say("numbers_to", most=most), exact <= most),
+        (say("numbers_from", least=least), exact >= least),
+        (say("sizes_from", least=size), sizes >= size),
+    ):
+        if there.sum() <= HALF * there.size and differs.sum() > HALF * there.sum():
+            return {**told, "within": within}
+    return {}
 
 
 def _find_differing(error: Array, left: float) -> Array:
@@ -75,7 +98,8 @@ def _collapse(values: Array, axis: int) -> Array:
     return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
 
 
-def _write_box(box: Sequence[Array], shape: Sequence[int]) -> str:
+def write_box(box: Sequence[Array], shape: Sequence[int]) -> str:
+    """Write indices of each axis as one writes them in Python, as ``[1, 6:9, :]``."""
     return f"[{', '.join(_write_indices(one.tolist(), size) for one, size in zip(box, shape, strict=True))}]"
 
 

@@ -135,12 +135,11 @@ class Case:
             if compute is None or plain is None or plain.shape != self.exact.shape:
                 continue
             finite = np.isfinite(self.exact)
-            if not np.isfinite(plain[finite]).all():  # a power of what is below 0, tried as the form
-                continue
             off = _size_of_error(np.where(finite, plain - self.exact, 0.0))
             least = 1e-5 * _size_of_error(self.exact)
             broken = bool((finite & ~np.isfinite(self.wrong)).any())
-            if off <= max(_REPRODUCED * self.own, least if broken else 0.0):
+            whole = bool(np.isfinite(plain[finite]).all())  # no power of what is below 0, tried as the form
+            if whole and off <= max(_REPRODUCED * self.own, least if broken else 0.0):
                 return compute
         return lambda _: None
 
@@ -176,12 +175,13 @@ def measure_left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
 
 
 def measure_left_of(case: Case, undone: Array) -> float:
-    """Part of an operator's own error that is left in another result."""
+    """Part of an operator's own error that is left in another result; inf where that is broken and it was not."""
     finite = np.isfinite(case.exact)
     broken = finite & ~np.isfinite(case.wrong)
     if broken.any():  # what is not a number at all is more than what is off
         return float((broken & ~np.isfinite(undone)).sum() / broken.sum())
-    return _size_of_error((undone - case.exact)[finite]) / case.own if case.own else 0.0
+    error = (undone - case.exact)[finite]
+    return (_size_of_error(error) if np.isfinite(error).all() else math.inf) / case.own if case.own else 0.0
 
 
 def _size_of_error(error: Array) -> float:

@@ -153,6 +153,45 @@ THINGS: Mapping[str, Wording] = {
         "{value}, where the same numbers are in another order along axis {axis} (blocks of {size}: {order})",
         "{value}（同样的数沿轴 {axis} 的次序不同：每块 {size} 个，{order}）",
     ),
+    "what_it_reads": Wording("{name}, as it reads it", "其所读取的 {name} 本身"),
+    "in_order_along": Wording(
+        "the baseline's in another order along axis {axis} ({order})", "基线的结果，但沿轴 {axis} 的次序不同（{order}）"
+    ),
+    "at_other_places": Wording("the baseline's numbers at other places", "基线的各数，但位置不同"),
+    "raised_to": Wording("the baseline's, but none below {low:.4g}", "基线的结果，但不低于 {low:.4g}"),
+    "lowered_to": Wording("the baseline's, but none above {high:.4g}", "基线的结果，但不高于 {high:.4g}"),
+    "cut_at": Wording(
+        "the baseline's, cut at {low:.4g} and {high:.4g}", "基线的结果，但截断于 {low:.4g} 与 {high:.4g}"
+    ),
+    "not_raised_to": Wording(
+        "those that the baseline has without being cut below at {low:.4g}", "基线未在下方截断于 {low:.4g} 时的结果"
+    ),
+    "not_lowered_to": Wording(
+        "those that the baseline has without being cut above at {high:.4g}", "基线未在上方截断于 {high:.4g} 时的结果"
+    ),
+    "not_cut_at": Wording(
+        "those that the baseline has without being cut at {low:.4g} and {high:.4g}",
+        "基线未截断于 {low:.4g} 与 {high:.4g} 时的结果",
+    ),
+    "times_the_baseline": Wording("{factor:.6g} times the baseline's", "基线的 {factor:.6g} 倍"),
+    "more_than_the_baseline": Wording("the baseline's and {more:.6g} more", "基线的结果加 {more:.6g}"),
+    "and_times_an_input": Wording(
+        "the baseline's and {factor:.6g} times {name} more", "基线的结果加 {name} 的 {factor:.6g} 倍"
+    ),
+    "another_part_of": Wording(
+        "{target} of {name}, where the baseline has {base} of it", "{name} 的 {target}，而基线取其 {base}"
+    ),
+    "times_along_an_axis": Wording(
+        "the baseline's, times factors from {least:.4g} to {most:.4g} that are the same along axis {axis}",
+        "基线的结果乘以沿轴 {axis} 不变的倍数（自 {least:.4g} 至 {most:.4g}）",
+    ),
+    "more_along_an_axis": Wording(
+        "the baseline's and something more that is the same along axis {axis}", "基线的结果加上沿轴 {axis} 不变的数"
+    ),
+    "some_places": Wording("some places", "某些位置"),
+    "numbers_to": Wording("of at most {most:.4g}", "不大于 {most:.4g} "),
+    "numbers_from": Wording("of at least {least:.4g}", "不小于 {least:.4g} "),
+    "sizes_from": Wording("of a size of at least {least:.4g}", "的绝对值不小于 {least:.4g} "),
     "one_of": Wording("{one} of {other}", "{other}的{one}"),
     "tried_each": Wording("{items:;}", "{items:;}"),
     "undone_leaves": Wording(

@@ -671,7 +671,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Compare what both sides compute here.", do_zh="对照两侧在此处的运算。",
         evidence={
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
-            "at": _TEXT, "place": _TEXT, "differing": _COUNT, "base_there": _TEXT, "target_there": _TEXT,
+            "at": _TEXT, "place": _WORD, "differing": _COUNT, "base_there": _TEXT, "target_there": _TEXT,
+            "relation": _WORD, "relation_there": _WORD, "within": _WORD, "left": _SHARE,
         },
         instead={"ours": Wording(
             "the target computes something else: {theirs} where the baseline has {ours} (`{at}`)",
@@ -683,6 +684,16 @@ CAUSES: Mapping[str, Cause] = {
             "the target computes something else: {count} of {elements} whole numbers or truth values differ on the"
             " same inputs",
             "目标的计算不同：相同输入下 {elements} 个整数或布尔结果中有 {count} 个不同",
+        ), "relation": Wording(
+            "the target computes something else: its results are {relation}", "目标的计算不同：其结果为{relation}",
+        ), "relation_there": Wording(
+            "the target computes something else at {place} alone ({differing} of {elements} numbers): its results are"
+            " {relation_there}",
+            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个）：其结果为{relation_there}",
+        ), "within": Wording(
+            "the target computes something else only where the baseline has numbers {within} ({differing} of"
+            " {elements})",
+            "目标的计算仅在基线的数{within}之处不同（{elements} 个数中的 {differing} 个）",
         ), "base_there": Wording(
             "the target computes something else at {place} alone ({differing} of {elements} numbers), where the"
             " baseline has {base_there} throughout",
