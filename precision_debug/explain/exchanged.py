@@ -154,12 +154,21 @@ def _find_turned(case: Case, work: Work) -> dict[str, Any]:
 
 
 def _turn(name: str, value: Array) -> Iterator[tuple[Any, Array]]:
-    """Yield an array of up to four axes, with what is told of it, in each order of its axes that leaves its shape, and
-    from the end of each; not what is the same so."""
+    """Yield an array with what is told of it: in each order of its up to four axes that leaves its shape, from the end
+    of each axis, and with the halves of each exchanged, interleaved, or put back; not what is the same so."""
     whole = tuple(range(value.ndim))
     orders = [one for one in itertools.permutations(whole) if value.ndim <= _MOST_AXES and one != whole]
     found = [(say("transposed", name=name, axes=one), value.transpose(one)) for one in orders]
     found += [(say("from_the_end", name=name, axis=axis), np.flip(value, axis)) for axis in whole]
+    for axis in reversed(whole):  # of rotated pairs, of a gate and what it gates, and of groups it is the last
+        each = np.arange(value.shape[axis])
+        if len(each) > 2 and len(each) % 2 == 0:
+            half, pairs = len(each) // 2, each.reshape(-1, 2)
+            found += [
+                (say("halves_exchanged", name=name, axis=axis), value.take(np.roll(each, half), axis)),
+                (say("halves_interleaved", name=name, axis=axis), value.take(each.reshape(2, -1).T.ravel(), axis)),
+                (say("even_before_odd", name=name, axis=axis), value.take(pairs.T.ravel(), axis)),
+            ]
     for told, other in found:
         if other.shape == value.shape and not np.array_equal(other, value):
             yield told, np.ascontiguousarray(other)

@@ -130,6 +130,15 @@ THINGS: Mapping[str, Wording] = {
     "a_result": Wording("what has the name", "名称所指的张量："),
     "transposed": Wording("{name} transposed (axes {axes})", "{name} 的转置（轴 {axes}）"),
     "from_the_end": Wording("{name} from the end of axis {axis}", "{name} 沿轴 {axis} 反向"),
+    "halves_exchanged": Wording(
+        "{name} with the halves of axis {axis} exchanged", "{name} 沿轴 {axis} 的两半互换"
+    ),
+    "halves_interleaved": Wording(
+        "{name} with the halves of axis {axis} interleaved", "{name} 沿轴 {axis} 的两半交错"
+    ),
+    "even_before_odd": Wording(
+        "{name} with the even places of axis {axis} before the odd ones", "{name} 沿轴 {axis} 先偶数位后奇数位"
+    ),
     "in_its_place": Wording("{name}, with which it changed places,", "{name}（二者互换了位置）"),
     "an_order": Wording("the order of operators from", "算子的顺序：自"),
     "other_channels": Wording("any other", "其他任一个"),
