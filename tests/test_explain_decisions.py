@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import precision_debug
 from precision_debug.claims import Verdict
 from precision_debug.errors import BackendError
 from precision_debug.explain import decisions
+from precision_debug.explain.choices import read_order
 from precision_debug.reasons import as_reason
 from precision_debug.records import Row, Status
 from precision_debug.report.decisions import decision_sentence
@@ -384,7 +385,9 @@ def test_a_number_that_both_sides_read_and_decide_otherwise_is_no_rounding_s(mod
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [("above", "files_differ")]
 
 
-def compared_in_no_order(folder: Path, fault: float = 0.0) -> Report:
+def compared_in_no_order(
+    folder: Path, fault: float = 0.0, outputs: Sequence[str] = ("best", "which", "found")
+) -> Report:  # fmt: skip
     """A top-k that asks for no order that OpenVINO keeps otherwise than ONNX Runtime, and boxes gathered by it.
     fault: by what part one class's weights are off in the target's file."""
     pytest.importorskip("onnxruntime", reason="the engine is not installed")
@@ -403,9 +406,8 @@ def compared_in_no_order(folder: Path, fault: float = 0.0) -> Report:
         ]
         graph = helper.make_graph(
             nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
-            [helper.make_tensor_value_info("best", TensorProto.FLOAT, None),
-             helper.make_tensor_value_info("which", TensorProto.INT64, None),
-             helper.make_tensor_value_info("found", TensorProto.FLOAT, None)],
+            [helper.make_tensor_value_info(one, TensorProto.INT64 if one == "which" else TensorProto.FLOAT, None)
+             for one in outputs],
             [numpy_helper.from_array(value, key) for key, value in ({"w": scaled} | held).items()],
         )  # fmt: skip
         paths.append(str(folder / f"{name}.onnx"))
@@ -422,6 +424,31 @@ def test_a_top_k_in_no_order_and_what_reads_it_are_as_expected_in_another_order(
     codes = {one: row_of(report, one).reason.code for one in ("best", "which", "found")}
     assert codes == {"best": "behind_order", "which": "order_undefined", "found": "behind_order"}
     assert report.verdict is Verdict.EXPECTED
+
+
+@pytest.mark.parametrize("outputs", [("best", "found"), ("found",), ("best",)])
+def test_the_order_of_a_top_k_whose_indices_are_no_output_is_read_where_it_shows(
+    tmp_path: Path, outputs: Sequence[str]
+) -> None:
+    """OpenVINO keeps another order where it shows the indices than where it does not."""
+    report = compared_in_no_order(tmp_path, outputs=outputs)
+    assert report.explanation is not None
+    assert [(one.name, one.count, one.expected) for one in report.explanation.decisions] == [("which", 0, True)]
+    assert {row_of(report, one).reason.code for one in outputs} == {"behind_order"}
+    assert report.verdict is Verdict.EXPECTED
+    assert compared_in_no_order(tmp_path, 0.01, outputs).verdict is Verdict.FAIL
+
+
+def test_an_order_is_read_by_line_of_what_each_choice_makes() -> None:
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(3, 7))
+    chose = np.argsort(-scores, axis=1)[:, :4]
+    there = np.stack([random.permutation(line) for line in chose])
+    rows = random.normal(size=(7, 5))
+    for made in (lambda one: np.take_along_axis(scores, one, 1), lambda one: rows[one]):
+        got = read_order(scores, chose, made(chose), made(there) * (1 + 1e-6))
+        np.testing.assert_array_equal(got, there)
+    assert read_order(scores, chose, rows, rows) is None
 
 
 def test_a_value_of_a_top_k_in_no_order_that_is_off_is_none_of_its_order(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..numbers.blocks import widen
 
-__all__ = ["compare_choices", "find_choice_axis"]
+__all__ = ["compare_choices", "find_choice_axis", "read_order"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -110,6 +110,29 @@ def find_choice_axis(scores: Array, chose: Array) -> int | None:
         if not (ordered == np.arange(scores.shape[axis])).all():
             return None
     return axis
+
+
+_COLUMNS = 16
+"""Numbers of what one choice makes that tell it from the others."""
+
+
+def read_order(scores: Array, chose: Array, made: Array, made_there: Array) -> Array | None:
+    """Return choices in the order in which another side has what is made of each (its score, a row that it gathers):
+    both sides' rows in ascending order are of the same choices. None where a tensor does not tell.
+
+    chose: indices into the scores along one axis. made, made_there: as these choices make it, and the other side's.
+    """
+    axis, rank = find_choice_axis(scores, chose), chose.ndim
+    if axis is None or rank != scores.ndim or made.shape != made_there.shape or made.shape[:rank] != chose.shape:
+        return None
+    lines = np.moveaxis(chose, axis, -1)
+    orders = []
+    for one in (made, made_there):
+        rows = np.moveaxis(widen(one).reshape(*chose.shape, -1)[..., :_COLUMNS], axis, rank - 1)
+        orders.append(np.lexsort(np.moveaxis(rows, -1, 0)[::-1]))
+    found = np.empty_like(lines)
+    np.put_along_axis(found, orders[1], np.take_along_axis(lines, orders[0], -1), -1)
+    return np.moveaxis(found, -1, axis)
 
 
 def _compare_indices(

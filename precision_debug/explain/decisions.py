@@ -17,7 +17,7 @@ from ..pairing.align import strip_iteration
 from ..reasons import Reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Decision, Explanation, TensorMeta
-from .choices import compare_choices, find_choice_axis
+from .choices import compare_choices, find_choice_axis, read_order
 from .criteria import FAR, HALF
 from .effects import Sink, list_sinks, measure_error_at
 from .expected import run_shaken
@@ -245,6 +245,7 @@ def _list_decisions(subject: Subject, before: Sequence[str], bodies: Mapping[str
     """Return tensors that decide before others, of floats; those of the target that are equal there are left out, but
     not beside another iteration of the same operator that is not."""
     reached = _names_reached(before, lambda one: _read(subject, one, bodies))
+    reached |= {name for name, values in _find_unordered(subject).items() if values in reached}
     decide = [
         name for name in sorted(reached, key=lambda name: subject.order.get(name, 0))
         if name in subject.meta_of and not bodies.get(name) and _decides(subject, subject.meta_of[name])
@@ -252,6 +253,19 @@ def _list_decisions(subject: Subject, before: Sequence[str], bodies: Mapping[str
     found = {name: row.comparison for name in decide if (row := subject.row_of.get(name)) is not None}
     differ = {strip_iteration(name) for name in decide if (one := found.get(name)) is None or not one.identical}
     return [name for name in decide if strip_iteration(name) in differ]
+
+
+def _find_unordered(subject: Subject) -> dict[str, str]:
+    """Return the indices of each top-k whose file asks for no order, to its values, "" where nobody reads them."""
+    found: dict[str, str] = {}
+    for meta in subject.tensors:
+        if plain_type(meta.op_type).lower() != "topk" or "float" in meta.dtype:
+            continue
+        operator = subject.operators()[0].operator(meta.name)
+        if operator is not None and not operator.attributes.get("sorted", True):
+            beside = (one for one in subject.tensors if one.node == meta.node and one.inputs == meta.inputs)
+            found[meta.name] = next((one.name for one in beside if "float" in one.dtype), "")
+    return found
 
 
 def _list_bodies(subject: Subject) -> dict[str, Sequence[str]]:
@@ -320,7 +334,7 @@ class _Runs:
         self.rows = {row.name: row for row in subject.rows if row.comparison is not None}
         """Of other shapes too: a decision may choose how many rows of a tensor go on, as an expert's tokens."""
         self.scores = {name: [one for one in self.read(name) if self._is_float(one)] for name in names}
-        self.unordered = {name: found for name in names if (found := self._values_of_unordered(name)) is not None}
+        self.unordered = {name: values for name, values in _find_unordered(subject).items() if name in names}
         """Of a top-k in no order its values, by the name of its indices."""
 
     def read(self, name: str) -> Sequence[str]:
@@ -330,14 +344,6 @@ class _Runs:
     def _is_float(self, name: str) -> bool:
         meta = self.subject.meta_of.get(name)
         return meta is not None and "float" in meta.dtype
-
-    def _values_of_unordered(self, name: str) -> str | None:
-        """Return the values of a top-k whose file asks for no order, "" where nobody reads them; None for others."""
-        meta, operator = self.subject.meta_of[name], self.subject.operators()[0].operator(name)
-        if operator is None or operator.attributes.get("sorted", True) or plain_type(meta.op_type).lower() != "topk":
-            return None
-        beside = (one.name for one in self.subject.tensors if one.node == meta.node and one.inputs == meta.inputs)
-        return next((one for one in beside if self._is_float(one)), "")
 
     def behind(self, names: Iterable[str]) -> set[str]:
         """Return what depends on these, themselves among it, and the values of a top-k in no order."""
@@ -380,6 +386,17 @@ class _Runs:
             else:
                 found.add(meta.name)
         return frozenset(found)
+
+    def list_telling(self, name: str) -> list[str]:
+        """Return what tells the order of a top-k in no order; nothing of other decisions."""
+        return [self.unordered[name], *self.readers.get(name, ())] if name in self.unordered else []
+
+    def as_ordered(self, name: str, seen: Mapping[str, Array], there: Mapping[str, Array]) -> Array:
+        """Return a decision of the baseline's in the target's order, where that says nothing and something tells it."""
+        scores = [there[one] for one in self.scores[name] if one in there]
+        pairs = [(seen[one], there[one]) for one in self.list_telling(name) if one in seen and one in there]
+        orders = (read_order(scores[0], seen[name], *pair) for pair in pairs if scores)
+        return next((order for order in orders if order is not None), seen[name])
 
     def limits(self, name: str) -> list[Array]:
         """Return the constant that a score is held against, where there is one."""
@@ -503,12 +520,14 @@ class _Turned:
         return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
 
     def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
-        """Return the target's decisions: as it shows them, or as the baseline's operators make them of its scores."""
+        """Return the target's decisions: as it shows them, or as the baseline's operators make them of its scores, of
+        a top-k in no order in that which its values have in the target, or else what reads it."""
         taken = {name: there[name] for name in self.names if name in there}
         implied = [name for name in self.names if name not in there]
         if implied and nearest and {*nearest} <= there.keys():
-            seen = self.runs.of_baseline({name: there[name] for name in nearest}, implied)
-            taken |= {name: seen[name] for name in implied if name in seen}
+            telling = {one for name in implied for one in self.runs.list_telling(name)} & there.keys()
+            seen = self.runs.of_baseline({name: there[name] for name in nearest}, {*implied, *telling})
+            taken |= {name: self.runs.as_ordered(name, seen, there) for name in implied if name in seen}
         return taken
 
     def _read_back(self, plain: Mapping[str, Array], there: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
