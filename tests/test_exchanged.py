@@ -19,8 +19,6 @@ WEIGHTS = {
     "w": RANDOM.normal(size=(8, 8)) / 2, "v": RANDOM.normal(size=(8, 8)) / 2, "u": RANDOM.normal(size=(8, 8)) / 2,
     "scale": RANDOM.uniform(0.5, 2, 8), "shift": RANDOM.normal(size=8), "two": np.array(2.0), "far": np.array(0.3),
     "last": np.array([-1]), "first_": np.array([-99]), "axis": np.array([1]),
-    "exchanged": np.array([3, 4, 5, 0, 1, 2]), "interleaved": np.array([0, 3, 1, 4, 2, 5]),
-    "even_first": np.array([0, 2, 4, 1, 3, 5]),
 }  # fmt: skip
 MODES = {"run_mode": "ort_fp32", "baseline": "ort_fp32"}
 Ops = list[tuple[Any, ...]]
@@ -73,9 +71,6 @@ def test_results_of_a_split_that_changed_places(tmp_path: Path, rest: str) -> No
     [
         (("Transpose", "s", "other", {"perm": [1, 0]}), say("transposed", name="s", axes=(1, 0))),
         (("Slice", "s last first_ axis last", "other"), say("from_the_end", name="s", axis=1)),
-        (("Gather", "s exchanged", "other", {"axis": 1}), say("halves_exchanged", name="s", axis=1)),
-        (("Gather", "s interleaved", "other", {"axis": 1}), say("halves_interleaved", name="s", axis=1)),
-        (("Gather", "s even_first", "other", {"axis": 1}), say("even_before_odd", name="s", axis=1)),
     ],
 )
 def test_an_operand_that_is_read_turned(operator: tuple[Any, ...], told: Any, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_padded_words_that_one_side_sets_to_zero_are_told_by_their_place(tmp_pat
     module, inputs = encode_padded_words()
     file = str(tmp_path / "encoder.onnx")
     torch.onnx.export(module, tuple(inputs.values()), file, dynamo=False, opset_version=17, input_names=[*inputs])
-    modes = {"run_mode": "ort_fp32", "baseline": "torch_fp32"}
+    modes: Any = {"run_mode": "ort_fp32", "baseline": "torch_fp32"}
     report = precision_debug.compare(file, baseline_model=f"{__file__}:encode_padded_words", **modes)
     assert report.explanation is not None
     culprit, *_ = report.explanation.culprits

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import precision_debug
 from precision_debug.explain.relations import find_relation
 from precision_debug.reasons import say
 
@@ -75,6 +77,58 @@ def test_another_part_of_what_is_read() -> None:
     ):
         found = find_relation(long[ours], long[theirs], {"x": long}, LEFT)
         assert found["relation"] == say("another_part_of", name="x", base=base, target=target)
+
+
+def rotate_halves() -> tuple[Any, dict[str, Any]]:
+    """A module of PyTorch and its input: numbers rotated by their place, the first half of them with the second."""
+    return _make_rotation("halves")
+
+
+def exchange_gate() -> tuple[Any, dict[str, Any]]:
+    """One whose first half is what the second gates."""
+    return _make_rotation("gate")
+
+
+def _make_rotation(kind: str) -> tuple[Any, dict[str, Any]]:
+    import torch
+
+    class Rotation(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inp, self.out = torch.nn.Linear(8, 16), torch.nn.Linear(8 if "gate" in kind else 16, 6)
+
+        def forward(self, x: Any) -> Any:
+            x = torch.tanh(self.inp(x))
+            angles = torch.arange(10.0)[:, None] * 0.5 ** torch.arange(8.0)
+            one, two = (x[..., ::2], x[..., 1::2]) if kind == "pairs" else (x[..., :8], x[..., 8:])
+            if "gate" in kind:
+                one, two = (two, one) if kind == "other gate" else (one, two)
+                return self.out(one * torch.sigmoid(two))
+            turned = one * angles.cos() - two * angles.sin(), one * angles.sin() + two * angles.cos()
+            return self.out(torch.cat(turned, -1))
+
+    torch.manual_seed(0)
+    return Rotation().eval(), {"x": torch.randn(2, 10, 8)}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the exporter
+@pytest.mark.parametrize(
+    ("factory", "exported", "told"),
+    [
+        ("rotate_halves", "pairs", say("even_before_odd", name="tanh", axis=2)),
+        ("exchange_gate", "other gate", "slice#2, slice"),
+    ],
+)
+def test_an_operand_that_is_read_in_pairs_of_halves(factory: str, exported: str, told: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    module, inputs = _make_rotation(exported)
+    file = str(tmp_path / "model.onnx")
+    torch.onnx.export(module, tuple(inputs.values()), file, dynamo=False, opset_version=17, input_names=["x"])
+    modes: Any = {"run_mode": "ort_fp32", "baseline": "torch_fp32"}
+    report = precision_debug.compare(file, baseline_model=f"{__file__}:{factory}", **modes)
+    assert report.explanation is not None
+    culprit, *_ = report.explanation.culprits
+    assert (culprit.cause, culprit.evidence["target"]) == ("files_differ", told)
 
 
 def test_nothing_is_told_of_other_numbers_or_of_none() -> None:
