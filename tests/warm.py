@@ -225,7 +225,7 @@ class Warm:
         self.open()
         told = socket.socket(socket.AF_UNIX)
         told.connect(self.path)
-        job = {**job, "environment": dict(environment), "folder": folder or os.getcwd()}
+        job = {**job, "environment": dict(environment), "folder": folder or os.getcwd(), "parent": os.getpid()}
         text = repr(job).encode("utf-8", "surrogateescape")
         socket.send_fds(told, [struct.pack("i", len(text))], fds)
         told.sendall(text)
@@ -425,7 +425,7 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     import_all((*_IMPORTS, *_own_modules(), *modules))
     logging.root.handlers.clear()  # what an import has put there would print our own notes beside the error
     logging.root.setLevel(logging.WARNING)
-    from precision_debug.run import child
+    from precision_debug.run import child, open_pair
     from precision_debug.safety import own_process
 
     # the engines that the tests' process has started; another one would end with the command that started it
@@ -435,6 +435,7 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     child.start, own_process.run_code = served.start, served.run_code
     gc.collect()
     gc.freeze()
+    open_pair._at_rest = True  # to ask the collector walks through all of that, in each fork
     _Forks(socket.socket(fileno=handle)).serve()
 
 
@@ -461,8 +462,7 @@ def _own_modules() -> Iterator[str]:
 class _Forks:
     """Those that run, each with the connection that is told how it ends.
 
-    A whole command is one fork: another that waits for it would copy the tables of all that is imported once more. An
-    engine's child has a parent of its own all the same, since by its parent it knows which command it belongs to."""
+    Each is one fork: another that waits for it would copy the tables of all that is imported once more."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening, self._told = listening, dict[int, socket.socket]()
@@ -504,30 +504,13 @@ class _Forks:
                     os.close(end)
                 for one in (self._listening, *self._told.values()):
                     one.close()
-                if job.get("session"):
-                    _mind(asked, job, fds)
                 asked.close()
                 _become(job, fds)
-            if not job.get("session"):
-                _tell(asked, child)
-                self._told[child] = asked.dup()
+            _tell(asked, child)
+            self._told[child] = asked.dup()
         asked.close()
         for fd in fds:
             os.close(fd)
-
-
-def _mind(asked: socket.socket, job: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
-    """Fork the child, and tell its pid and how it ended."""
-    child = os.fork()
-    if child == 0:
-        asked.close()
-        _become(job, fds)
-    for fd in fds:
-        os.close(fd)
-    _tell(asked, child)
-    _, status = os.waitpid(child, 0)
-    _tell(asked, os.waitstatus_to_exitcode(status))
-    os._exit(0)
 
 
 def _tell(asked: socket.socket, number: int) -> None:
@@ -539,6 +522,7 @@ def _become(job: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
     """Be what a fresh interpreter would be after its imports."""
     if job.get("session"):
         os.setsid()
+        os.getppid = lambda: job["parent"]  # by which an engine's child knows the command that it belongs to
     # first out of the way of the numbers that they shall have
     wanted = [(fcntl.fcntl(fd, fcntl.F_DUPFD, 200), to) for fd, to in
               zip(fds, (0, 1, 2, *job.get("handles", ())), strict=True)]  # fmt: skip
