@@ -23,6 +23,7 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.reasons import say
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.records import Doubt, Explanation, Row, Side, Status
+from precision_debug.report import words
 from precision_debug.report.doubts import decides, describe_doubt
 from precision_debug.report.lead import lead_sentences
 from precision_debug.report.model import Verdict, count_coverage
@@ -144,6 +145,13 @@ def test_coverage_counts_every_row_once() -> None:
     report = make_report(400)
     assert count_coverage(report.rows).total == 400
     assert count_coverage(()).share == 0
+
+
+def test_rows_without_a_reason_are_counted_without_the_catalogues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read those of every backend takes longer than a small comparison does."""
+    monkeypatch.setattr(words, "_list_sentences", lambda: pytest.fail("catalogues were read"))
+    words._recognise_sentence.cache_clear()
+    assert count_coverage([make_row(), make_row(1, reason=""), make_row(2, reason=say("default_left_out"))]).total == 3
 
 
 @pytest.mark.parametrize(

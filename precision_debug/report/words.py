@@ -134,8 +134,8 @@ def recognise(text: str) -> Reason:
 
 
 def _restore_code(reason: str) -> Reason:
-    if isinstance(reason, Reason) and reason.code:
-        return reason
+    if not reason or (isinstance(reason, Reason) and reason.code):
+        return reason if isinstance(reason, Reason) else Reason(reason)
     return _recognise_sentence(str(reason))
 
 
