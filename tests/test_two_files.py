@@ -322,9 +322,9 @@ def test_a_converted_file_holds_rounded_constants_and_is_no_other_model(
         if one.cause == "held_narrower":
             assert one.evidence["held"] == "float16"
             assert 0 < one.evidence["off"] < 2.0**-11
-        else:  # it rounds an input, too
+        else:  # it rounds an input, too: who is cast is told
             assert kept
-            assert "float16" in one.evidence["target"]
+            assert (one.cause, one.evidence["cast"], one.evidence["source"]) == ("coarse", "float16", "x")
     assert kept or len(report.explanation.culprits) > (mode == "ort_fp32")
     # one number of one constant is another one: then it is another model
     weight = next(one for one in half.graph.initializer if len(one.dims) == 4)
@@ -725,7 +725,7 @@ def _small(kind: str) -> Any:
 
 @pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
 @pytest.mark.parametrize(("kind", "told"), [("convolutions", ()), ("products", ()), ("epsilon", ("sum",))])
-@pytest.mark.parametrize("how", ["keeps its inputs' types", "all", "stored alone"])
+@pytest.mark.parametrize("how", ["keeps its inputs' types", "keeps its convolutions", "all", "stored alone"])
 def test_what_a_file_of_float16_rounds_is_expected_where_the_engine_computes_in_float32(
     how: str, kind: str, told: tuple[str, ...], mode: str, tmp_path: Path
 ) -> None:
@@ -736,7 +736,8 @@ def test_what_a_file_of_float16_rounds_is_expected_where_the_engine_computes_in_
     if how == "stored alone":
         half = _store_in_half(wide)
     else:
-        half = float16.convert_float_to_float16(wide, keep_io_types=how != "all")
+        kept = ["Conv"] if how == "keeps its convolutions" else None
+        half = float16.convert_float_to_float16(wide, keep_io_types=how != "all", op_block_list=kept)
     onnx.save(half, str(tmp_path / "half.onnx"))
     report = precision_debug.compare(
         str(tmp_path / "half.onnx"), baseline_model=str(tmp_path / "wide.onnx"), run_mode=mode, baseline="ort_fp32",
@@ -745,6 +746,24 @@ def test_what_a_file_of_float16_rounds_is_expected_where_the_engine_computes_in_
     assert report.exit_status == bool(told)
     assert report.explanation is not None
     assert tuple(one.name for one in report.explanation.culprits) == told
+
+
+@pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
+def test_a_result_beyond_what_it_is_cast_to_is_told(mode: str, tmp_path: Path) -> None:
+    """Its convolution stays in float32, and so does the output: the cast between them is of float16."""
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    g = _small("convolutions")
+    g.weights["y.w"] = g.weights["y.w"] * 1e5
+    wide = onnx.shape_inference.infer_shapes(onnx.load(str(g.save(tmp_path / "wide.onnx", ["y"]))))
+    half = float16.convert_float_to_float16(wide, keep_io_types=True, op_block_list=["Conv"])
+    onnx.save(half, tmp_path / "half.onnx")
+    report = precision_debug.compare(
+        tmp_path / "half.onnx", baseline_model=str(tmp_path / "wide.onnx"), run_mode=mode, baseline="ort_fp32",
+        inputs=g.feeds,
+    )  # fmt: skip
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("y", "overflow")]
 
 
 def test_ids_that_one_file_takes_in_32_bits(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .attributes import find_flattened, find_guilty_attributes, list_other_attributes
 from .introduced import Alone
-from .operator_facts import compare_places, find_converted_type, find_exchanged_operators, find_longer_stretches
+from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches
 from .operators import MOVE, plain_type
-from .subject import Subject
+from .subject import Subject, find_converted_type
 from .undo import LEFT, Case, measure_left_of, measure_left_when
 from .units import BEYOND, NARROW, unit_of
 
@@ -548,7 +548,8 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
             between.append(one)
             waiting += one.inputs
     region = subject.region_of.get(name, ())
-    own = Counter({("Cast", find_converted_type(subject)): len(between)})
+    converted = find_converted_type(subject)  # whose casts, there and back, are that conversion's
+    own = Counter({("Cast", one): len(between) for one in (converted, subject.meta_of[name].dtype) if converted})
     own.update((meta.op_type, meta.dtype) for meta in region)
     last, more = subject.targets.get(row.target_name), list[TensorMeta]()
     for meta in (*([last] if last is not None else []), *between):  # each stands for one of the baseline's

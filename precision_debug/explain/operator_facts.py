@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from ..reasons import say
 from ..records import Operator, TensorMeta
 from .operators import CANCEL, MOVE, SELECT, SUM_UP, plain_type
 from .subject import Subject, collect_stretch
-from .units import unit_of
 
 __all__ = [
     "WIDE",
@@ -25,7 +23,6 @@ __all__ = [
     "ends_in_sum",
     "error_share",
     "find_acting_type",
-    "find_converted_type",
     "find_exchanged_operators",
     "find_inherited_error",
     "find_largest_input",
@@ -50,19 +47,6 @@ def narrow_type(subject: Subject, name: str) -> str:
     """Return the narrow type in which an operator computes."""
     held_as = subject.held_as.get(name, "")
     return subject.narrow_type if held_as in WIDE else held_as
-
-
-def find_converted_type(subject: Subject) -> str:
-    """Return the narrower type that most of the target's file was converted to, whose casts are that conversion's; ""
-    where it was not."""
-    types = [
-        (meta.dtype, subject.targets[row.target_name].dtype) for row in subject.rows
-        if row.target_name in subject.targets and (meta := subject.meta_of.get(row.name)) is not None
-        and not meta.is_output and meta.op_type != "Input" and unit_of(meta.dtype, None)
-    ]  # fmt: skip
-    narrower = Counter(there for here, there in types if (unit_of(there, None) or 0.0) > (unit_of(here, None) or 0.0))
-    (most, count), *_ = narrower.most_common(1) or [("", 0)]
-    return most if 2 * count > len(types) else ""
 
 
 def is_finer(subject: Subject, name: str) -> bool:

@@ -38,7 +38,7 @@ from .units import (
 )
 from .workbench import HostWorkbench
 
-__all__ = ["FLOAT8", "Subject", "collect_stretch", "find_narrowed_constants", "replaces"]
+__all__ = ["FLOAT8", "Subject", "collect_stretch", "find_converted_type", "find_narrowed_constants", "replaces"]
 
 Array = np.ndarray[Any, Any]
 
@@ -326,7 +326,7 @@ class Subject:
         they cost is told by their own rounding, and theirs is not everybody's."""
         types, narrow = self._types_held
         floats = "float" in max(set(narrow), key=narrow.count) if narrow else any(
-            _expect_of_constants(self, name) for name in self.row_of
+            _expect_of_file(self, name) for name in self.row_of
         )
         return floats and self.arithmetic in _WIDE_TYPES and 2 * len(narrow) < len(types)
 
@@ -603,7 +603,7 @@ def _find_unit_of_operands(subject: Subject, name: str) -> float:
         return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
     alone = mine is not None and not mine.rounds
     if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
-        return _expect_of_constants(subject, name)
+        return _expect_of_file(subject, name)
     return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
 
 
@@ -642,10 +642,44 @@ def _find_narrowed_constants(subject: Subject, name: str) -> tuple[float, bool]:
     return unit if alike else 0.0, other
 
 
-def _expect_of_constants(subject: Subject, name: str) -> float:
-    """Return the rounding unit of narrower constants where their rounding is expected: whoever asked for less is told
-    who has them."""
-    return 0.0 if subject.fails else find_narrowed_constants(subject, name)[0]
+def _expect_of_file(subject: Subject, name: str) -> float:
+    """Return the rounding unit of narrower constants, and of casts that the target's file alone has, where their
+    rounding is expected: whoever asked for less is told who has them."""
+    return 0.0 if subject.fails else max(find_narrowed_constants(subject, name)[0], _find_unit_of_casts(subject, name))
+
+
+def _find_unit_of_casts(subject: Subject, name: str) -> float:
+    """Return the rounding unit of the narrower type that the target's file was converted to, where it casts to that
+    between the nearest compared tensors and one; 0 where it does not, or where the mode has narrow types of its own."""
+    if subject.arithmetic not in _WIDE_TYPES or not (kind := find_converted_type(subject)):
+        return 0.0
+    return unit_of(kind, None) if _find_coarsest(subject, subject.row_of[name])[1] == kind else 0.0
+
+
+def find_converted_type(subject: Subject) -> str:
+    """Return the narrower type that most of the target's file was converted to, whose casts are that conversion's; ""
+    where it was not. What is computed in a wide type between two of its casts is converted as well."""
+    room: dict[str, str] = subject.told_by_files.setdefault("converted", {})
+    if "" not in room:
+        types = [
+            _find_coarsest(subject, row) for row in subject.rows
+            if row.target_name in subject.targets and (meta := subject.meta_of.get(row.name)) is not None
+            and meta.op_type != "Input" and unit_of(meta.dtype, None)
+        ]  # fmt: skip
+        narrower = Counter(there for here, there in types if unit_of(there, None) > unit_of(here, None))
+        (most, count), *_ = narrower.most_common(1) or [("", 0)]
+        room[""] = most if 2 * count > len(types) else ""
+    return room[""]
+
+
+def _find_coarsest(subject: Subject, row: Row) -> tuple[str, str]:
+    """Return the coarsest float of each side's operators from the nearest compared tensors to one."""
+    sides = ((subject.meta_of, row.name, subject.row_of), (subject.targets, row.target_name, subject.partner))
+    mine, theirs = (
+        max((meta.dtype for meta in collect_stretch(*side).values()), key=lambda dtype: unit_of(dtype, None) or 0.0)
+        for side in sides
+    )
+    return mine, theirs
 
 
 def _is_between_none(values: Array, others: Array, held: str) -> bool:
