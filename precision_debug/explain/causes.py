@@ -152,9 +152,10 @@ def find_cause(
         if told := find_other_operator(subject, name):
             return "files_differ", told, (name,)
         many = {"count": found.flips, "elements": found.elements}
-        if not subject.two_files or not has_whole_numbers_alone(subject, name):
-            return "flips", many, keep
-        return *_name_other_operators(subject, name, many), (name,)
+        by_files = _name_other_operators(subject, name, many)
+        whole = subject.two_files and has_whole_numbers_alone(subject, name)
+        named = subject.narrow_type in WIDE and by_files[1].keys() - many.keys()
+        return (*by_files, (name,)) if whole or named else ("flips", many, keep)
     if by_cast := find_cast_cause(subject, alone.casts, name, make_introduced_infinite(found).rel_l2):
         return (*by_cast, keep)
     if merged := find_merged_operand(subject, alone, name):

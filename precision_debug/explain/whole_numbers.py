@@ -51,7 +51,7 @@ def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str
         if exact.dtype.itemsize <= np.dtype(kind).itemsize:
             continue
         evidence = {"type": np.dtype(kind).name, "largest": largest, "count": int(differ.sum()), "elements": exact.size}
-        if np.array_equal(exact[differ].astype(kind).astype(wrong.dtype), wrong[differ]):
+        if np.array_equal(exact.astype(kind), wrong):  # by value, in whatever type the target holds it
             return evidence
         ends, end = np.iinfo(kind), np.unique(wrong[differ]).tolist()
         beyond = (exact[differ] < ends.min) | (exact[differ] > ends.max)
@@ -63,7 +63,7 @@ def find_wrapped_integers(subject: Subject, alone: Alone, name: str) -> dict[str
             if not np.array_equal(held := np.clip(value, ends.min, ends.max), value)
         }  # fmt: skip
         found = compute(cut) if compute is not None and cut else None
-        if found is not None and np.array_equal(found.astype(kind).astype(wrong.dtype), wrong):
+        if found is not None and np.array_equal(found.astype(kind), wrong):
             key, held = next(iter(cut.items()))
             value = _list_integer_constants(subject, name)[key]
             place = np.argmax(np.abs(value.astype(np.float64) - held))
