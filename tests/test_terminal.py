@@ -17,6 +17,7 @@ from report_factory import make_report, make_row
 from precision_debug.cli import progress, summary
 from precision_debug.cli.parser import choose_language
 from precision_debug.events import Stage, to_plain_event
+from precision_debug.numbers.told import Token, Tokens, TokenSequence
 from precision_debug.reasons import as_reason, say
 from precision_debug.records import Culprit, Doubt, Explanation, MetricChange, Status, Tolerance
 from precision_debug.report import Report
@@ -221,6 +222,29 @@ def test_what_has_to_be_minded_of_a_pass_takes_one_line_of_six(monkeypatch: pyte
         said = printed(calm, monkeypatch, 400, language, terminal=False)
         assert len(said.splitlines()) <= 6
         assert all(word in said for word in words[:count])
+
+
+@pytest.mark.parametrize("more", ["an infinity inside", "tokens that flip"])
+def test_what_a_pass_has_to_tell_takes_the_place_of_its_counts(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    """A mask of the target alone, and a language model in BF16, took seven lines although nothing was wrong."""
+    rows = [make_row(number, 1e-5, is_output=number == 7) for number in range(8)]
+    plain = calm = dataclasses.replace(make_report(0), rows=tuple(rows), scores={}, scored=0, notes=())
+    if more == "tokens that flip":
+        token = Token(row=0, place=1, id=7, base=-2.0, target=-2.1, rank=1, target_rank=2, chosen=3, target_chosen=4,
+                      kl=0.01, margin=0.5, error=0.01)  # fmt: skip
+        flipped = TokenSequence(row=0, tokens=1, predictions=1, flips=1)
+        told = Tokens(ids="x", logits="y", vocabulary=9, predictions=1, tokens=(token,), sequences=(flipped,))
+        calm = dataclasses.replace(calm, tokens=told)
+    else:
+        assert rows[2].comparison is not None
+        broken = dataclasses.replace(rows[2].comparison.target, nan=4)
+        rows[2] = dataclasses.replace(rows[2], status=Status.UNMATCHED, comparison=None, target=broken)
+    calm = dataclasses.replace(calm, rows=tuple(rows))
+    assert calm.exit_status == 0
+    for language, words in (("en", ("NaN", "flip")), ("zh", ("NaN", "贪心"))):
+        said = printed(calm, monkeypatch, 400, language, terminal=False)
+        assert len(said.splitlines()) == len(printed(plain, monkeypatch, 400, language, terminal=False).splitlines())
+        assert words[more == "tokens that flip"] in said
 
 
 def test_where_the_users_metric_holds_whoever_makes_the_error_is_in_the_report(
