@@ -496,3 +496,20 @@ def test_an_exported_program_whose_layer_is_called_twice(tmp_path: Path) -> None
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert Report.load(tmp_path / "r.json").counts[Status.PASS] > 50
+
+
+def test_operators_are_not_taken_apart_at_the_end_of_a_child(tmp_path: Path) -> None:
+    """What others have left to be done at the exit is."""
+    (tmp_path / "m.py").write_text(
+        "import weakref, torch\n"
+        "class Kept: pass\n"
+        "def tell(): open('told', 'w').write(str(any('mine::' in name for name in torch.library._defs)))\n"
+        "kept = Kept()\n"
+        "weakref.finalize(kept, tell)  # the last to be called, since it is the first\n"
+        "library = torch.library.Library('mine', 'DEF')\n"
+        "library.define('op(Tensor x) -> Tensor')\n"
+        "def build(): return torch.nn.Linear(2, 2)\n"
+    )
+    words = ["--run_mode", "torch_bf16", "--input_shapes", "input:[1,2]", "--output", "r.json", "--quiet"]
+    assert command("--model_file", "m.py:build", *words).returncode == 0
+    assert (tmp_path / "told").read_text() == "True"

@@ -19,6 +19,7 @@ from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Borrower, Comparer, Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.safety.last_moments import NOT_AT_EXIT
 
 from .engine.arithmetic import DROPOUTS, Arithmetic
 from .engine.call_values import WrittenConstants
@@ -41,6 +42,9 @@ from .reasons import say
 from .workbench import TorchWorkbench
 
 __all__ = ["TorchSession", "device_versions", "make_unseen_write_error", "translate_error", "wrap"]
+
+# it takes some thousand operators out of torch's tables one by one
+NOT_AT_EXIT.update([found] if (found := getattr(torch.library, "_del_library", None)) is not None else [])
 
 
 Named = list[tuple[str, Any]]

@@ -24,7 +24,7 @@ from .. import registry
 from ..codec import decode
 from ..errors import OutputError, PrecisionDebugError
 from ..records import RunSpec
-from ..safety import import_path
+from ..safety import import_path, last_moments
 from ..search.fix import SearchRequest
 from ..settings.options import Workers
 from . import child, pipeline
@@ -109,6 +109,7 @@ def start() -> NoReturn:
     gc.set_threshold(*gc.get_threshold()[:2], _WHOLE_WALKS)
     status = main(Path(sys.argv[1]))
     with contextlib.suppress(Exception):
+        last_moments.leave_to_the_exit()
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
