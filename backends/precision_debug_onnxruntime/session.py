@@ -14,7 +14,7 @@ from precision_debug.onnx.model import Model, read_tensor_shape
 from precision_debug.onnx.types import elem_of, numpy_dtype
 from precision_debug.protocols import Borrower, Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, Operator, TensorMeta
+from precision_debug.records import Doubt, Operator, Stored, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
 from .engine.opened import Opened
@@ -107,6 +107,10 @@ class OrtSession:
         if found is not None or entry is None or entry.value.node is None:
             return found
         return self._constants.described(entry.value.node)
+
+    def stored(self, name: str) -> Stored | None:
+        """See protocols.find_stored."""
+        return self._constants.find_quantised(name)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

@@ -18,6 +18,7 @@ from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
 from .effects import Carried, Sink, carry_errors_together
+from .held_constants import dequantise, has_one_scale, list_stored_constants
 from .introduced import MASK, Alone
 from .operator_facts import error_share
 from .operators import SUM_UP
@@ -105,7 +106,29 @@ def find_grid_cause(case: Case) -> Told:
     joint = measure_left_in_places(case, places) if len(places) > 1 and not first.get("several") else None
     if confirmed or (joint is not None and joint <= LEFT):
         return _CAUSE, first if joint is None else {**first, "left": min(joint, first.get("left", joint))}
+    if shared := _find_shared_scale(case):
+        return _CAUSE, shared
     return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
+
+
+def _find_shared_scale(case: Case) -> Evidence:
+    """Return a constant on one scale where one for each of its channels, in the same type, takes most of the error
+    away, however much alike these are; {} where none does."""
+    found: list[Evidence] = []
+    for weight, values in case.constants.items():
+        if values.ndim < 2 or not has_one_scale(case.subject, case.name, weight, values):
+            continue
+        for axis in (0, values.ndim - 1):
+            ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
+            lower = float(np.quantile(ranges[ranges > 0], 0.25)) if (ranges > 0).any() else 0.0
+            told = {
+                "from": weight, "who": say("channel", number=int(ranges.argmax())), "channel": int(ranges.argmax()),
+                "axis": axis, "ratio": float(ranges.max()) / (lower or 1.0), "than": say("quarter_of_channels"),
+                "several": weight,
+            }  # fmt: skip
+            left = measure_left_without(case, _CAUSE, told)
+            found += [{**told, "left": left}] if left is not None and left <= LEFT else []
+    return min(found, key=lambda told: float(told["left"]), default={})
 
 
 def _choose_clearest(proven: Sequence[Evidence]) -> Evidence:
@@ -457,30 +480,11 @@ _FEW_OPERATORS = 32
 def find_stored_cause(case: Case) -> Told | None:
     """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step, or
     is by a step that is far too large."""
-    for weight, values, held in _list_stored_constants(case.subject, case.name):
+    for weight, values, held in list_stored_constants(case.subject, case.name):
         found = _cut_off(weight, values, held) or _find_other_scale(case, weight, values, held)
         if told := found or _find_other_integers(weight, values, held) or _find_large_steps(case, weight, values, held):
             return told
     return None
-
-
-def _list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
-    """Yield the baseline's constants of an operator, each with what the target's file holds in its place."""
-    baseline, target = subject.operators()
-    if target is None:
-        return
-    for meta in reversed(subject.region_of.get(name, ())):
-        mine = baseline.operator(meta.name)
-        there = subject.row_of[name].target_name if meta.name == name else meta.name
-        theirs = target.operator(there)
-        if mine is None or theirs is None or not theirs.stored:
-            continue
-        spare = dict(theirs.stored)
-        for weight, value in mine.parameters.items():
-            values = np.asarray(value)
-            key = next((key for key, held in spare.items() if held.integers.shape == values.shape), "")
-            if key and values.dtype.kind == "f":
-                yield weight, values.astype(np.float64), spare.pop(key)
 
 
 def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
@@ -488,7 +492,7 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
     if held.integers.dtype == np.int32:
         ends = int((np.abs(whole) >= _END).sum())
         return ("bias_clipped", {"weight": weight, "count": ends, "limit": _END}) if ends else None
-    real, step = _dequantise(held), _measure_steps(held.integers)
+    real, step = dequantise(held), _measure_steps(held.integers)
     step = step * np.abs(held.scale.astype(np.float64))
     at_top, at_bottom = _find_ends(held.integers)
     beyond = (at_top & (values - real > step)) | (at_bottom & (real - values > step))
@@ -546,18 +550,12 @@ def _group_by_scale(values: Array, held: Stored) -> tuple[Array, Array]:
     return places.reshape(-1), np.abs(scale).reshape(-1)
 
 
-def _dequantise(held: Stored) -> Array:
-    """Return the numbers that the integers, or floats of 8 bits, stand for."""
-    whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
-    return np.asarray(whole * np.asarray(held.scale, np.float64))
-
-
 def holds_another_scale(subject: Subject, name: str) -> bool:
     """Return whether the files prove that a weight is lost: the target's holds it as integers beside a scale, of a
     channel or a block, that they were not made with. No number of bits explains that, whatever comes of it."""
     room = subject.told_by_files.setdefault("scale", {})
     if name not in room:  # asked once: unpacking takes as long as reading the file
-        stored = _list_stored_constants(subject, name) if subject.quantised_file else ()
+        stored = list_stored_constants(subject, name) if subject.quantised_file else ()
         room[name] = any(_has_another_scale(values, held) for _, values, held in stored)
     return bool(room[name])
 
@@ -573,7 +571,7 @@ def _has_another_scale(values: Array, held: Stored) -> bool:
             else np.asarray(part) for part in parts
         )  # fmt: skip
         piece = Stored(integers=integers, scale=scale, zero_point=zero)
-        far = np.abs(_dequantise(piece) - one) > _measure_steps(integers) * np.abs(scale.astype(np.float64))
+        far = np.abs(dequantise(piece) - one) > _measure_steps(integers) * np.abs(scale.astype(np.float64))
         far &= ~np.logical_or(*_find_ends(integers))  # those were cut off, perhaps
         if far.any() and _fit_factors(one, piece, far).wrong.any():
             return True
@@ -604,7 +602,7 @@ class _Factors:
 def _fit_factors(values: Array, held: Stored, far: Array | None = None) -> _Factors:
     """Return by which factor each scale is off. far: the elements that are further away than a step, and not cut off,
     of which each scale that is wrong has to have one, and more than a few elements beside."""
-    real, (group, _) = _dequantise(held), _group_by_scale(values, held)
+    real, (group, _) = dequantise(held), _group_by_scale(values, held)
     mine, there = values.reshape(-1), real.reshape(-1)
 
     def summed(each: Array) -> Array:
@@ -657,7 +655,7 @@ def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> T
     coarse = (fits > 0) & (_UNUSED * fits <= scales)
     if not coarse.any():
         return None
-    real, step = _dequantise(held), np.where(coarse, fits, 1.0)[group]
+    real, step = dequantise(held), np.where(coarse, fits, 1.0)[group]
     fitting = (flat / step).astype(kind).astype(np.float64) if floats.size else np.rint(flat / step)
     fine = np.where(coarse[group], fitting * step, real.reshape(-1)).reshape(values.shape)
     left = _measure_left_with(case, {weight: real}, {weight: fine})
@@ -686,7 +684,7 @@ def _list_floats(dtype: Any) -> Array:
 def _find_other_integers(weight: str, values: Array, held: Stored) -> Told | None:
     """Return a zero point that is not the one that the integers were made with, or other numbers altogether."""
     scale = np.broadcast_to(np.abs(held.scale.astype(np.float64)), values.shape)  # 4 bits have them below 0, too
-    real = _dequantise(held)
+    real = dequantise(held)
     steps = (real - values) / np.where(scale > 0, scale, 1)
     middle = float(np.median(steps))
     apart = float(np.sqrt(np.mean(np.square(steps - middle))))

@@ -20,6 +20,8 @@ from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..protocols import TellsOtherwise
 from ..records import TensorMeta
+from .forms import find_form
+from .held_constants import find_held_constant
 from .introduced import Alone
 from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
 from .subject import Subject
@@ -60,25 +62,8 @@ _FLOOR = 1e-7
 """What converters to FP16 make of a constant below it, where they do not make it 0 (onnxconverter, min_positive_val).
 """
 
-_MUCH_WORK = 1 << 31
-"""Multiplications of one product in numpy up to which it is computed once more."""
-
 _NOTHING = 1e-4
 """Of the second largest slice's size: what is smaller is pruned, and loses nothing."""
-
-
-def _make_lookup(case: Case, source: str, given: Array) -> Callable[[Mapping[str, Array]], Array | None]:
-    """Of rows of a table that integers choose, of which only those are brought to float64."""
-    ((weight, table),) = case.constants.items()
-
-    def look_up(changed: Mapping[str, Array]) -> Array | None:
-        places, rows = np.asarray(changed.get(source, given)), np.asarray(changed.get(weight, table))
-        if not rows.ndim or not ((places >= 0) & (places < len(rows))).all():
-            return None
-        got = rows[places].astype(np.float64)
-        return got.reshape(case.exact.shape) if got.size == case.exact.size else None
-
-    return look_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,7 +352,9 @@ def _put_on_both_grids(case: Case, evidence: Evidence) -> tuple[Array, Array, Ar
     if values is None or values.ndim <= evidence["axis"] or values.shape[evidence["axis"]] <= evidence["channel"]:
         return None
     values = values.astype(np.float64)
-    return values, *_give_own_scale(values, evidence, case.narrow if is_quantised(case.narrow) else "int8")
+    one, two = _give_own_scale(values, evidence, case.narrow if is_quantised(case.narrow) else "int8")
+    held = find_held_constant(case.subject, case.name, source, values) if source in case.constants else None
+    return values, one if held is None else held, two
 
 
 def _compute_with(case: Case, *puts: Mapping[str, Array]) -> list[Array] | None:
@@ -499,8 +486,11 @@ def _lose_what_is_0(values: Array, grid: Array) -> Array:
 
 
 def _list_grids(case: Case, weight: str) -> list[Array]:
-    """Return a constant on the grids that an engine may hold it on: of one scale, or of one for each channel."""
+    """Return a constant as a file tells that the target holds it, or else on the grids that an engine may hold it on:
+    of one scale, or of one for each channel."""
     value = case.constants[weight].astype(np.float64)
+    if (held := find_held_constant(case.subject, case.name, weight, value)) is not None:
+        return [held]
     grids = [round_to_grid(value, case.narrow, symmetric=True), round_to_grid(value, case.narrow),
              round_to_grid(value, case.narrow, mirrored=True)]  # fmt: skip
     for axis in sorted({0, value.ndim - 1}) if value.ndim > 1 else ():  # one scale for each of its output channels
@@ -636,9 +626,11 @@ def find_coarse_constant(case: Case) -> dict[str, Any]:
             undone = case.without_error_of({weight: _lose_what_is_0(values, grid)}) if gone else None
             left = None if undone is None else measure_left_of(case, undone)
             if left is not None and (left < best or (left == best and not found)):
+                whole = case.without_error_of({weight: grid})  # of all of its numbers, as it is told
+                told = left if whole is None else min(left, measure_left_of(case, whole))
                 best, found = left, {
                     "weight": weight, "least": float(sizes.min()), "largest": float(sizes.max()),
-                    "share": gone / sizes.size, "left": left,
+                    "share": gone / sizes.size, "left": told,
                 }  # fmt: skip
     return found
 
@@ -756,45 +748,10 @@ def list_source_names(subject: Subject) -> Mapping[str, str]:
 
 
 def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """Of an operator of one tensor and constants in any framework, or of two constants alone: the lookup, the product
-    or the arithmetic that reproduces it."""
+    """Of an operator of one tensor and constants in any framework, or of two constants alone."""
     sources, constants = [*case.subject.sources(case.name)], {**case.constants}
     given = case.given(sources[0]) if len(sources) == 1 else None
     if not sources and len(constants) == 2:
         sources = [min(constants, key=lambda key: constants[key].ndim)]
         given = constants.pop(sources[0])
-    if given is not None and given.dtype.kind in "iu" and len(case.constants) == 1:
-        return _make_lookup(case, sources[0], given)
-    if given is None or not 1 <= len(constants) <= 2 or given.dtype.kind != "f":
-        return None
-    weight: str
-    value: Array
-    (weight, value), *more = sorted(constants.items(), key=lambda pair: -pair[1].ndim)
-    if value.ndim == 2 and given.size * max(value.shape) > _MUCH_WORK:
-        return None
-    forms: list[Callable[[Array, Array], Array]] = [
-        lambda x, w: x @ w, lambda x, w: x @ w.T, lambda x, w: x * w, lambda x, w: x + w, lambda x, w: x - w,
-        lambda x, w: w - x, lambda x, w: x / w, lambda x, w: w / x, lambda x, w: x**w, lambda x, w: w**x,
-    ]  # fmt: skip
-
-    def by(form: Callable[[Array, Array], Array], changed: Mapping[str, Array]) -> Array | None:
-        if not changed.keys() <= {sources[0], *constants}:
-            return None
-        try:
-            with np.errstate(all="ignore"):
-                x = np.asarray(changed.get(sources[0], given)).astype(np.float64)
-                got = form(x, np.asarray(changed.get(weight, value)).astype(np.float64))
-                for key, term in more:
-                    got = got + np.asarray(changed.get(key, term)).astype(np.float64)
-        except ValueError:
-            return None
-        return np.asarray(got) if np.shape(got) == case.exact.shape else None
-
-    for form in forms:
-        plain = by(form, {})
-        with np.errstate(all="ignore"):  # a power may be beyond every type
-            fits = plain is not None and _size_of_error(plain - case.exact) <= 1e-3 * _size_of_error(case.exact)
-        if fits:
-            return functools.partial(by, form)
-    return None
-
+    return None if given is None else find_form(case.exact, sources[0], given, constants)

@@ -22,6 +22,9 @@ Array = np.ndarray[Any, Any]
 _WHOLE = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 """Operators of whole numbers, and the place of the weight that they read; its scale and zero point come next."""
 
+_PARTS = ("_quantized", "_scale", "_zero_point")
+"""What ONNX Runtime's quantisers call the integers of a constant, their scale and zero point, behind its name."""
+
 
 class FileOperators:
     """The constants of a graph by name, weights, scales and zero points, and its operators by what they make."""
@@ -178,6 +181,19 @@ class FileOperators:
         scales = spread(scale.astype(np.float32))
         return Stored(integers=integers.astype(held_as), scale=scales, zero_point=spread(offsets))
 
+    def find_quantised(self, name: str) -> Stored | None:
+        """Return the integers that ONNX Runtime's quantisers made of a constant, by the names that these give; None
+        where there are none."""
+        packed, axis = self._quantised_weights.get(name, (None, 0))
+        if packed is not None and packed.op_type == "MatMulNBits":
+            return self._unpacked(packed)
+        held, scale, zero = (f"{name}{part}" for part in _PARTS)
+        return None if packed is None else self._integers(held, scale, zero, axis)
+
+    @functools.cached_property
+    def _quantised_weights(self) -> dict[str, tuple[Any, int]]:
+        return _find_quantised_weights(self._graph, self._tensors)
+
     def _stored(self, node: Any, name: str) -> Stored | None:
         """Return a constant that a node reads through a DequantizeLinear, or beside its own scale; None where it is
         none."""
@@ -200,28 +216,49 @@ class FileOperators:
     ) -> Stored | None:
         """block: how many numbers along the axis have one scale; 0 where all have. bits: of each number, where bytes
         hold several."""
-        import ml_dtypes
-
         integers, step = self.get(held), self.get(scale)
         if integers is None or step is None or not integers.ndim:
             return None
-        offset = self.get(zero) if zero else None
-        axis = axis if -integers.ndim <= axis < integers.ndim else 0
-        if integers.dtype == np.uint8 and bits in (2, 4, 8):
-            offset = np.full((), 1 << (bits - 1), np.uint8) if offset is None else _unpack_parts(offset, bits)
-            integers = _unpack_parts(integers, bits).astype(getattr(ml_dtypes, f"uint{bits}", np.uint8))
-        if step.ndim == integers.ndim and block:
-            steps, zeros = (_spread_blocks(one, block, axis, integers.shape) for one in (step, offset))
-            return Stored(integers=integers, scale=steps.astype(np.float32), zero_point=zeros)
-        if step.ndim > 1:
-            return None
-        shape = [1] * integers.ndim
-        shape[axis] = -1
+        return _make_stored(integers, step, self.get(zero) if zero else None, axis, block, bits)
 
-        def along(array: Array) -> Array:
-            return array.reshape(shape) if array.size > 1 else array.reshape(())
 
-        return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
+def _find_quantised_weights(graph: Any, tensors: Mapping[str, Any]) -> dict[str, tuple[Any, int]]:
+    """Return who reads the integers of each constant that a quantiser made some of, and the axis of its scales."""
+    found: dict[str, tuple[Any, int]] = {}
+    for inner in iterate_graphs(graph):
+        for node in inner.node:
+            if node.op_type == "MatMulNBits" and len(node.input) > 2:
+                found[node.input[1].rpartition("_Q")[0]] = node, 0
+                continue
+            for held in (one for one in node.input if one.endswith(_PARTS[0]) and one in tensors):
+                many = len(getattr(tensors[held], "dims", ())) > 2
+                said = next((item.i for item in node.attribute if item.name == "axis"), 0 if many else -1)
+                found[held.removesuffix(_PARTS[0])] = node, said
+    return found
+
+
+def _make_stored(
+    integers: Array, step: Array, offset: Array | None, axis: int, block: int, bits: int
+) -> Stored | None:
+    """See ``FileOperators._integers``."""
+    import ml_dtypes
+
+    axis = axis if -integers.ndim <= axis < integers.ndim else 0
+    if integers.dtype == np.uint8 and bits in (2, 4, 8):
+        offset = np.full((), 1 << (bits - 1), np.uint8) if offset is None else _unpack_parts(offset, bits)
+        integers = _unpack_parts(integers, bits).astype(getattr(ml_dtypes, f"uint{bits}", np.uint8))
+    if step.ndim == integers.ndim and block:
+        steps, zeros = (_spread_blocks(one, block, axis, integers.shape) for one in (step, offset))
+        return Stored(integers=integers, scale=steps.astype(np.float32), zero_point=zeros)
+    if step.ndim > 1:
+        return None
+    shape = [1] * integers.ndim
+    shape[axis] = -1
+
+    def along(array: Array) -> Array:
+        return array.reshape(shape) if array.size > 1 else array.reshape(())
+
+    return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
 
 
 def _spread_blocks(array: Array | None, block: int, axis: int, shape: tuple[int, ...]) -> Array:

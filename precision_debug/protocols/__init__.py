@@ -76,6 +76,7 @@ __all__ = [
     "WeightKeeper",
     "Workbench",
     "demand",
+    "find_stored",
     "is_line",
     "is_switch",
     "keeps_own",
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
         Replacer,
         Session,
         TellsOtherwise,
+        find_stored,
         keeps_own,
         progress_to,
         takes_attributes,
@@ -183,7 +185,7 @@ __getattr__ = make_lazy_exports(
         ),
         "session": (
             "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session "
-            "TellsOtherwise keeps_own progress_to takes_attributes tell"
+            "TellsOtherwise find_stored keeps_own progress_to takes_attributes tell"
         ),
         "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },

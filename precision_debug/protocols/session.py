@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import BackendError
 from ..reasons import Reason
-from ..records import Doubt, Operator, TensorMeta
+from ..records import Doubt, Operator, Stored, TensorMeta
 from .tensors import Feeds, Hook
 
 if TYPE_CHECKING:
@@ -138,6 +138,14 @@ def keeps_own(session: Session, name: str) -> bool:
     """Return whether a session is known to go on with its own value of a tensor, so that nothing need be made for it: a
     view of a table of embeddings is as large as the table."""
     return name in getattr(session.replacer, "fixed", ())
+
+
+def find_stored(session: Session, name: str) -> Stored | None:
+    """Return a constant of the source model as the integers that the session's own file holds in its place; None where
+    that is not known."""
+    tell = getattr(session.replacer, "stored", None)
+    found: Stored | None = None if tell is None else tell(name)
+    return found
 
 
 def takes_attributes(session: Session) -> bool:

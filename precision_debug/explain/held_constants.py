@@ -1,0 +1,65 @@
+"""What the target holds of a constant: the integers of its own file, or of the one that a mode made of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..protocols import find_stored
+from ..records import Stored
+from .subject import Subject
+
+__all__ = ["dequantise", "find_held_constant", "has_one_scale", "list_stored_constants"]
+
+Array = np.ndarray[Any, Any]
+
+
+def find_held_constant(subject: Subject, name: str, weight: str, values: Array) -> Array | None:
+    """Return the numbers that the target computes with in place of a constant of an operator, where a file tells; None
+    where it does not."""
+    return _read_held(subject, name, weight, values)[0]
+
+
+def has_one_scale(subject: Subject, name: str, weight: str, values: Array) -> bool:
+    """Return whether a file tells that all of a constant's integers have one scale."""
+    return _read_held(subject, name, weight, values)[1] == 1
+
+
+def _read_held(subject: Subject, name: str, weight: str, values: Array) -> tuple[Array | None, int]:
+    """Return a constant as the target holds it, and of how many scales; kept, since it is asked for again."""
+    room = subject.told_by_files.setdefault("held", {})
+    if weight not in room:
+        stored = find_stored(subject.target, weight) if not subject.two_files else None
+        if subject.two_files and subject.quantised_file:
+            stored = next((held for key, _, held in list_stored_constants(subject, name) if key == weight), None)
+        fits = stored is not None and stored.integers.shape == values.shape
+        room[weight] = (dequantise(stored), int(np.size(stored.scale))) if stored is not None and fits else (None, 0)
+    found: tuple[Array | None, int] = room[weight]
+    return found
+
+
+def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
+    """Yield the baseline's constants of an operator, each with what the target's file holds in its place."""
+    baseline, target = subject.operators()
+    if target is None:
+        return
+    for meta in reversed(subject.region_of.get(name, ())):
+        mine = baseline.operator(meta.name)
+        there = subject.row_of[name].target_name if meta.name == name else meta.name
+        theirs = target.operator(there)
+        if mine is None or theirs is None or not theirs.stored:
+            continue
+        spare = dict(theirs.stored)
+        for weight, value in mine.parameters.items():
+            values = np.asarray(value)
+            key = next((key for key, held in spare.items() if held.integers.shape == values.shape), "")
+            if key and values.dtype.kind == "f":
+                yield weight, values.astype(np.float64), spare.pop(key)
+
+
+def dequantise(held: Stored) -> Array:
+    """Return the numbers that the integers, or floats of 8 bits, stand for."""
+    whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
+    return np.asarray(whole * np.asarray(held.scale, np.float64))
