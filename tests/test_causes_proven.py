@@ -407,18 +407,33 @@ def test_bytes_that_wrap_around_are_no_coarse_type(kind: str, level: int, tmp_pa
     assert "units" not in report.explanation.culprits[0].evidence
 
 
-@pytest.mark.parametrize("depth", [12, 48])
-def test_another_operator_behind_a_sum_is_no_sum_in_a_narrow_type(depth: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("depth", "ops", "mode", "named"),
+    [
+        (12, ("Mish", "Softplus"), "ov_bf16", "act"),
+        (48, ("Mish", "Softplus"), "ov_bf16", "act"),
+        (12, ("Softsign", "Tanh"), "ov_bf16", "y"),  # inside of a longer stretch
+        (12, ("Relu", "HardSwish"), "ov_bf16", "y"),
+        (12, ("Softsign", "Tanh"), "ov_int8", "y"),  # "all are 1.38 times as large"
+        (12, ("Relu", "HardSwish"), "ov_int8", "y"),
+        (12, ("Relu", "HardSwish"), "ov_opt_fp32", "y"),
+    ],
+)
+def test_another_operator_behind_a_sum_is_no_sum_in_a_narrow_type(
+    depth: int, ops: tuple[str, str], mode: str, named: str, tmp_path: Path
+) -> None:
     """Rounding all that the stretch reads and makes is far from what the other operator does."""
     pytest.importorskip("openvino")
+    if mode == "ov_int8":
+        pytest.importorskip("nncf")
     graphs = Graph(seed=3, opset=18), Graph(seed=3, opset=18)
-    for g, op in zip(graphs, ("Mish", "Softplus"), strict=True):
+    for g, op in zip(graphs, ops, strict=True):
         x = g.input("x", g.random.standard_normal((5, depth)).astype(np.float32))
         g.dense(g.op(op, [g.dense(x, depth, 16, "a", 3)], "act"), 16, 4, "y")
     first, second = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
     report = precision_debug.compare(
-        second, baseline_model=first, run_mode="ov_bf16", baseline="ort_fp32", inputs=graphs[0].feeds
+        second, baseline_model=first, run_mode=mode, baseline="ort_fp32", inputs=graphs[0].feeds
     )
     assert report.explanation is not None
-    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("act", "files_differ")]
-    assert [report.explanation.culprits[0].evidence[key] for key in ("base", "target")] == ["Mish", "Softplus"]
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [(named, "files_differ")]
+    assert [report.explanation.culprits[0].evidence[key] for key in ("name", "base", "target")] == ["act", *ops]

@@ -19,7 +19,7 @@ from ..numbers.blocks import measure_norm
 from ..numbers.born import make_introduced_infinite
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
-from ..numbers.number_types import PRECISIONS, QUANTISED
+from ..numbers.number_types import PRECISIONS, QUANTISED, find_promise
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Introduced
@@ -78,6 +78,7 @@ from .undo import (
     measure_growth_of_constants,
     measure_least_rounding,
     measure_left_of,
+    round_to_grid,
 )
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 from .whole_numbers import find_whole_in_float32, find_wrapped_integers, has_whole_numbers_alone
@@ -329,22 +330,25 @@ def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wr
 
 def _unless_files_differ(one: _Operator, told: Told) -> Told:
     """Return what two files have otherwise, in the place of a narrow type or a sum in it, where rounding all that a
-    region reads and makes does not make half of an error that is more than rounding; the cause itself elsewhere."""
+    region reads and makes does not make half of its error; the cause itself elsewhere. Engines write a stretch in other
+    operators as well: that is told of an error beyond rounding alone."""
     code, evidence = told
-    rounds = code in CAUSES and CAUSES[code].unproven and CAUSES[code].gradient == "below"
-    if not rounds or not evidence.keys() <= {"units", "depth"} or (one.found.units or 0.0) <= BEYOND:
+    if not CAUSES[code].of_type or not evidence.keys() <= {"units", "depth", "ratio", "left"}:
         return told
+    if one.subject.quantised_file and find_promise(one.subject.precision).computes not in {"int8", "int4"}:
+        return told  # a file that was quantised has other operators everywhere
     instead = _name_other_operators(one.subject, one.name, {})
-    made = _measure_rounding(one.case) if instead[1] else None
+    asked = instead[1] and (instead[0] == "files_differ" or (one.found.units or 0.0) > BEYOND)
+    made = _measure_rounding(one.case) if asked else None
     if made is None or made * math.sqrt(evidence.get("depth", 1)) >= HALF * one.case.own:
         return told
     return instead[0], {"rel_l2": one.found.rel_l2, **instead[1]} if instead[0] == "other_arithmetic" else instead[1]
 
 
 def _measure_rounding(case: Case) -> float | None:
-    """Return the error, L2, that rounding each tensor and constant of a region to its narrow float makes; None where
-    that cannot be run."""
-    if case.narrow not in ("float16", "bfloat16") or (plain := case.again({})) is None:
+    """Return the error, L2, that rounding each tensor and constant of a region to its narrow type makes, of integers to
+    one grid each; None where that cannot be run."""
+    if case.narrow not in ("float16", "bfloat16", "int8", "uint8") or (plain := case.again({})) is None:
         return None
     given = {source: values for source in case.subject.sources(case.name) if (values := case.given(source)) is not None}
     put = {key: _round_to(case.narrow, values) for key, values in {**case.constants, **given}.items()}
@@ -361,9 +365,11 @@ def _measure_rounding(case: Case) -> float | None:
 
 def _round_to(narrow: str, values: Array) -> Array:
     """Return floats as a narrow type holds them; others as they are."""
-    if values.dtype.kind != "f":
+    if values.dtype.kind != "f" or not values.size:
         return values
     with np.errstate(all="ignore"):
+        if is_quantised(narrow):
+            return round_to_grid(values, narrow)
         return round_values(np.ascontiguousarray(values, dtype=np.float32), dtype_of(narrow))
 
 

@@ -405,14 +405,21 @@ def _list_operators_in_files(
 
 
 def find_other_operator(subject: Subject, name: str) -> Evidence:
-    """That two files have another kind of operator in a tensor's place, whoever runs them; {} where they do not. To be
-    asked of what computes otherwise alone: a file may write one operator in parts."""
+    """That two files have another kind of operator in a tensor's place, or in that of the only such one of its region
+    that reads the same; {} where they do not. To be asked of what computes otherwise alone: a file may write one
+    operator in parts."""
     row, meta = subject.row_of.get(name), subject.meta_of.get(name)
     if row is None or meta is None or not subject.two_files:
         return {}
-    for mine, theirs in _list_operators_in_files(subject, meta, row.target_name):
+    inner = [
+        (one.name, pair) for one in subject.region_of.get(name, ()) if one.name != name
+        for pair in itertools.islice(_list_operators_in_files(subject, one, one.name), 1)
+        if pair[0].op_type != pair[1].op_type and pair[0].reads and pair[0].reads == pair[1].reads
+    ]  # fmt: skip
+    own = [(name, pair) for pair in _list_operators_in_files(subject, meta, row.target_name)]
+    for where, (mine, theirs) in (*own, *(inner if len(inner) == 1 else ())):
         if mine.op_type != theirs.op_type:
-            return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
+            return {"what": say("an_operator"), "name": where, "base": mine.op_type, "target": theirs.op_type}
     return {}
 
 

@@ -48,9 +48,11 @@ class Cause:
     mended: higher precision for the operator mends it. out_of_range: what is kept is "above" what the narrow type
     holds, or "below" it, and so is what is made of it until something brings it back. gradient: where one that it
     spoils may lie: "below" the narrow type's range, "above" it, or both.
-    unproven: a random operator may be mistaken for it. of_many: it stands for many operators that were not seen, whose
-    roundings add up, so that its size alone is no fault. enlarged: ordinary rounding that later operators make large,
-    so that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a pass of the engine may.
+    unproven: a random operator may be mistaken for it. of_type: it blames the narrow type, its digits or its grid,
+    for what may be of another operator of the target's file. of_many: it stands for many operators that were not
+    seen, whose roundings add up, so that its size alone is no fault. enlarged: ordinary rounding that later
+    operators make large, so that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a
+    pass of the engine may.
     of_processor: a kernel does so on this processor, so that a pass that leads to it is not at fault.
     instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
@@ -75,6 +77,7 @@ class Cause:
     out_of_range: str = ""
     gradient: str = ""
     unproven: bool = False
+    of_type: bool = False
     of_many: bool = False
     enlarged: bool = False
     by_a_pass: bool = False

@@ -534,6 +534,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "long_reduction": Cause(
         gradient="below",
+        of_type=True,
         en="a long sum in a narrow type", zh="窄类型长求和",
         do="Let the sum accumulate in FP32.",
         do_zh="让求和以 FP32 累加。",
@@ -749,6 +750,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "coarse": Cause(
         gradient="below",
+        of_type=True,
         en="this type is too coarse", zh="该类型精度不足",
         do="Keep the operator in higher precision.",
         do_zh="将该算子保留为更高精度。",

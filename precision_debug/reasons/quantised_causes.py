@@ -70,6 +70,7 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         evidence={"weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE},
     ),
     "scale": Cause(
+        of_type=True,
         undone=Wording(
             "without the factor",
             "若无此倍数",
