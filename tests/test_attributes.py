@@ -108,6 +108,56 @@ def test_a_number_or_a_stretch_that_one_file_lacks_is_told(
     assert told(first) == wanted
 
 
+GRU_INPUTS = {"x": RANDOM.normal(size=(5, 2, 8)).astype(np.float32)}
+_GRU = {"w": RANDOM.normal(size=(1, 30, 8)), "r": RANDOM.normal(size=(1, 30, 10)) / 2,
+        "v": RANDOM.normal(size=(10, 4))}  # fmt: skip
+
+
+def save_gru(path: Path, more: dict[str, Any]) -> str:
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = [helper.make_node("GRU", ["x", "w", "r"], ["h"], "node_h", hidden_size=10, **more),
+             helper.make_node("MatMul", ["h", "v"], ["y"], "node_y")]  # fmt: skip
+    kept = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in _GRU.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (5, 2, 8))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], kept), ir_version=9,
+                              opset_imports=[helper.make_opsetid("", 20)])  # fmt: skip
+    onnx.save(model, str(path))
+    return str(path)
+
+
+_HARD = {"activations": ["HardSigmoid", "Tanh"], "activation_alpha": [0.2, 0.0], "activation_beta": [0.5, 0.0]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "base", "target", "wanted"),
+    [
+        ("ort_fp32", _HARD, {}, "activations"),
+        ("ov_opt", _HARD, {}, "activations"),  # OpenVINO has no hard sigmoid, and rounds coarsely
+        ("ort_fp32", {}, _HARD, "activations"),
+        ("ov_opt", _HARD, {"activations": ["Sigmoid", "Tanh"]}, "activations"),
+        ("ort_fp32", {"activations": ["LeakyRelu", "Tanh"], "activation_alpha": [0.5, 0.0]}, {}, "activations"),
+        ("ort_fp32", _HARD, {**_HARD, "activation_alpha": [0.4, 0.0]}, "activation_alpha"),
+        ("ort_fp32", _HARD, {**_HARD, "activation_alpha": [0.4, 0.0], "activation_beta": [0.3, 0.0]},
+         "activation_alpha, activation_beta"),
+    ],
+)  # fmt: skip
+def test_of_several_attributes_those_that_explain_the_error_are_told(
+    mode: str, base: dict[str, Any], target: dict[str, Any], wanted: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino") if mode == "ov_opt" else None
+    files = [save_gru(tmp_path / f"{side}.onnx", more) for side, more in (("base", base), ("target", target))]
+    report = precision_debug.compare(
+        files[1], baseline_model=files[0], inputs=GRU_INPUTS, run_mode=mode, baseline="ort_fp32"
+    )
+    assert report.explanation is not None
+    evidence = report.explanation.culprits[0].evidence
+    assert (str(evidence["name"]).split(" (")[0], evidence["left"] < 0.1) == (wanted, True)
+    assert "b'" not in f"{evidence['base']}{evidence['target']}"
+
+
 # Modules: an operator is told what PyTorch's own schema says where nothing is said.
 
 def blame_modules(folder: Path, base: str, target: str) -> tuple[Culprit, ...]:

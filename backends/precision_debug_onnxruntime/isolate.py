@@ -99,7 +99,7 @@ class OrtOperators:
         one.CopyFrom(node)
         for item in [item for item in one.attribute if item.name in changed]:
             one.attribute.remove(item)
-        one.attribute.extend(helper.make_attribute(name, value) for name, value in changed.items())
+        one.attribute.extend(helper.make_attribute(name, value) for name, value in changed.items() if value is not None)
         graph = helper.make_graph(
             [one], "one",
             [

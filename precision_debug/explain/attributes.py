@@ -15,6 +15,7 @@ from ..onnx.types import FLATTENS, says_nothing, shorten_floats
 from ..protocols import takes_attributes
 from ..reasons import say
 from ..records import Operator
+from .criteria import SEVERAL
 from .operators import MOVE, plain_type
 from .undo import LEFT, Case, list_source_names, make_exact_evaluator, measure_left_of, run_with
 
@@ -87,25 +88,34 @@ def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
 
 
 def find_guilty_attributes(case: Case | None, name: str, told: Told) -> dict[str, Any]:
-    """Return the attribute that makes the error, or all where these leave far less than it; the first where no run can
-    tell, with None as what is left; {} where none makes it, or there is none. name: the tensor whose operator of a
-    region it is."""
+    """Return the attribute that makes the error, or the fewest where several leave far less than one; the first where
+    no run can tell, with None as what is left; {} where none makes it, or there is none. name: the tensor whose
+    operator of a region it is."""
     if not told:
         return {}
-    said = {key: pair for key, pair in told.items() if pair[1] is not None}
-    lefts = {key: _measure_left(case, name, {key: pair[1]}) for key, pair in [*said.items()][:_TRIED]} if case else {}
+    put = {key: pair[1] for key, pair in told.items()}  # None: left out, as the target leaves it out
+    lefts = {key: _measure_left(case, name, {key: put[key]}) for key in [*put][:_TRIED]} if case else {}
     known = {key: left for key, left in lefts.items() if left is not None}
     if case is None or not known:
         return {**_describe(dict([*told.items()][:1])), "left": None}
-    best = min(known, key=lambda key: known[key])
-    every = _measure_left(case, name, {key: said[key][1] for key in known}) if len(known) > 1 else None
-    if every is not None and every <= LEFT * min(known[best], 1.0):
-        return {**_describe({key: said[key] for key in known}), "left": every}
-    if known[best] <= LEFT:
-        return {**_describe({best: said[best]}), "left": known[best]}
+    chosen = [min(known, key=lambda key: known[key])]
+    least = known[chosen[0]]
+    rounded = SEVERAL * np.finfo(np.float32).eps * float(np.linalg.norm(case.exact[np.isfinite(case.exact)]))
+    if len(known) > 1 and least * case.own > rounded:
+        much = LEFT * min(least, 1.0)
+        every = _measure_left(case, name, {key: put[key] for key in known})
+        if every is not None and every <= much:
+            chosen, least = [*known], every
+            for key in known:  # without one that does nothing beside the others
+                fewer = [one for one in chosen if one != key]
+                left = _measure_left(case, name, {one: put[one] for one in fewer})
+                if left is not None and left <= much:
+                    chosen, least = fewer, left
+    if least <= LEFT:
+        return {**_describe({key: told[key] for key in chosen}), "left": least}
     if len(known) < len(told):
         return {**_describe({key: pair for key, pair in told.items() if key not in known}), "left": None}
-    case.refuted["files_differ"] = known[best]
+    case.refuted["files_differ"] = least
     return {}
 
 

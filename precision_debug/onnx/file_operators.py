@@ -303,4 +303,5 @@ class _Packed(Mapping[str, Stored]):
 def _to_plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return list(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
+    several = isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated")
+    return [_to_plain_value(one) for one in value] if several else value

@@ -221,7 +221,7 @@ class Operators(Protocol):
     ) -> Mapping[str, Any] | None:
         """Return the outputs of one operator on these inputs (constants too), by name, numpy arrays.
 
-        attributes: in place of its own. None where it cannot run alone.
+        attributes: in place of its own, None for one that it is not to have. None where it cannot run alone.
         """
 
 
