@@ -12,7 +12,8 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="files are made with onnx")
 
 import precision_debug  # noqa: E402
-from precision_debug.records import Culprit  # noqa: E402
+from precision_debug.explain.attributes import list_other_attributes  # noqa: E402
+from precision_debug.records import Culprit, Operator  # noqa: E402
 from precision_debug.report.blame import _evidence_sentence  # noqa: E402
 
 RANDOM = np.random.default_rng(7)
@@ -68,6 +69,13 @@ def test_an_attribute_makes_the_error(kind: str, attributes: dict[str, Any], wan
     first, *_ = blame_files(tmp_path, [(kind, "h", "m", {})], [(kind, "h", "m", attributes)])
     assert told(first) == wanted
     assert first.evidence["left"] < 1e-3
+
+
+@pytest.mark.parametrize(("axis", "same"), [(1, False), (2, True)])
+def test_an_axis_of_the_result_is_counted_in_the_result(axis: int, same: bool) -> None:
+    """OneHot's last of three axes is 2: of what it reads, which has two, -1 would be 1."""
+    ours, theirs = (Operator(op_type="OneHot", attributes={"axis": one}) for one in (-1, axis))
+    assert list_other_attributes(ours, theirs, (2, 3)) == ({} if same else {"axis": (-1, axis)})
 
 
 def test_what_no_run_can_tell_is_called_not_measured() -> None:

@@ -58,7 +58,7 @@ def find_flattened(mine: Operator, theirs: Operator, axes: tuple[int, int] | Non
     return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
 
 
-_OF_ITS_RESULT = frozenset({"Unsqueeze"})
+_OF_ITS_RESULT = frozenset({"OneHot", "Unsqueeze"})
 """Operators that count axes of what they give."""
 
 
