@@ -104,6 +104,14 @@ def raised(factor: float, start: int) -> Callable[[int, Any], None]:
     return at
 
 
+def setting(name: str, value: Any, start: int) -> Callable[[int, Any], None]:
+    def at(step: int, optimiser: Any) -> None:
+        if step >= start:
+            optimiser.param_groups[0][name] = value
+
+    return at
+
+
 def sgd(rate: float = 0.1, **more: Any) -> Callable[[Any], Any]:
     return lambda parameters: torch.optim.SGD(parameters, lr=rate, **more)
 
@@ -197,6 +205,9 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "rate_below_bf16_at_17": (lambda f: loop(f, sgd(0.1), at=raised(1e-6, 17), dtype=torch.bfloat16), "stopped", 17),
     "rate_below_nought_at_21": (lambda f: loop(f, sgd(0.05), at=raised(-1.0, 21)), "uphill", 21),
     "rate_below_nought_at_3": (lambda f: loop(f, at=raised(-1e-3, 3)), "uphill", 3),
+    "momentum_of_one_at_12": (lambda f: loop(f, sgd(momentum=0.9), at=setting("momentum", 1.0, 12)), "setting", 12),
+    "beta_above_one_at_3": (lambda f: loop(f, at=setting("betas", (1.001, 0.999), 3)), "setting", 3),
+    "decay_below_nought_at_18": (lambda f: loop(f, at=setting("weight_decay", -0.1, 18)), "setting", 18),
     "long_steps_at_20": (lambda f: loop(f, lambda p: Lengthening(p, lr=1e-3)), "update", 20),
 }
 """Loop, what is found, and the step."""
@@ -220,8 +231,6 @@ def _loops_of_blind_batches() -> list[Any]:
                 *eighteenth_others.LOOPS, *nineteenth_others.LOOPS, *twentieth_others.LOOPS,
                 *twentyfirst_others.LOOPS):  # fmt: skip
         marks = [pytest.mark.slow]
-        if one.name == "momentum_above_one":
-            marks.append(pytest.mark.xfail(strict=True, reason="momentum is not logged"))
         if one.name == "labels_of_the_next_batch":
             marks.append(pytest.mark.xfail(reason="gradients are as at the beginning, and losses are not logged"))
         found.append(pytest.param(one, id=one.name, marks=marks))

@@ -2,8 +2,8 @@
 
 A line is {"step": 300, "scale": 65536.0, "without": ["old.weight"], "parameters": {"fc.weight": [norm, zeros, below,
 broken, size, moved, rate, decay, undecayed, still]}}, with "kept": true where a step before is in these gradients, and
-"changed" and "state" where something was changed between two steps; earlier versions wrote six numbers, and no
-"without".
+"changed" and "state" where something was changed between two steps, and "settings" where the optimiser's are new;
+earlier versions wrote six numbers, and no "without".
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class StepNumbers:
     scale: what its loss was multiplied by. without: parameters that ask for a gradient, that this optimiser moves, and
     that had none. kept: its gradients were added to those of the step before, which nobody had set back. changed:
     parameters that were others when the step began than the step before had left them, and by how much (L2 over their
-    own); state: the same of what the optimiser keeps of a parameter, 1 where that is gone."""
+    own); state: the same of what the optimiser keeps of a parameter, 1 where that is gone. settings: what numbers each
+    of the optimiser's groups is set to ("momentum", "betas[0]"), by its first parameter, where they changed."""
 
     step: int
     scale: float = 1.0
@@ -77,6 +78,7 @@ class StepNumbers:
     kept: bool = False
     changed: Mapping[str, float] = field(default_factory=dict)
     state: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def encode_step(numbers: StepNumbers) -> str:
@@ -86,6 +88,7 @@ def encode_step(numbers: StepNumbers) -> str:
         "parameters": encode_parameters(numbers), **({"kept": True} if numbers.kept else {}),
         **({"changed": dict(numbers.changed)} if numbers.changed else {}),
         **({"state": dict(numbers.state)} if numbers.state else {}),
+        **({"settings": {name: dict(one) for name, one in numbers.settings.items()}} if numbers.settings else {}),
     }  # fmt: skip
     return json.dumps(line) + "\n"
 
@@ -166,6 +169,7 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
             step=int(entry["step"]), scale=float(entry["scale"]), parameters=decode_parameters(entry["parameters"]),
             without=frozenset(map(str, entry.get("without", ()))), kept=bool(entry.get("kept")),
             changed=_decode_changes(entry.get("changed")), state=_decode_changes(entry.get("state")),
+            settings={str(name): _decode_changes(one) for name, one in entry.get("settings", {}).items()},
         )  # fmt: skip
 
 

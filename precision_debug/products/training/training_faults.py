@@ -58,12 +58,16 @@ _DECAYED, _UNDECAYED = 2e-3, 0.5
 """Share of a parameter that weight decay was to take off it over the log, and share of the elements that it could not
 change."""
 
+_MEANINGS = {"momentum": (0.0, 1.0), "betas": (0.0, 1.0), "weight_decay": (0.0, math.inf), "eps": (0.0, math.inf)}
+"""From where to below where a setting of an optimiser means something: the parts of an average, what is taken off and
+what keeps a divisor from 0. Optimisers look when they are made, and not at what a schedule sets later."""
+
 _BY_PLAN = 3
 """Changes between steps, as far apart as each other, from which on the loop makes them by plan."""
 
 _GRAVE = {
-    "broken": 6, "changed": 5, "state": 5, "rate": 5, "uphill": 5, "clipped": 4, "kept": 4, "gone": 3, "zeros": 3,
-    "still": 3, "stopped": 3, "tiny": 2, "update": 2,
+    "broken": 6, "changed": 5, "state": 5, "rate": 5, "uphill": 5, "setting": 5, "clipped": 4, "kept": 4, "gone": 3,
+    "zeros": 3, "still": 3, "stopped": 3, "tiny": 2, "update": 2,
 }  # fmt: skip
 
 
@@ -77,7 +81,10 @@ class Departure:
     of value, where the model's update was ``usual``; "tiny": the model's updates over its parameters are value;
     "clipped": the total norm times ``usual``, the loss scale, is always value; "kept": gradients are added to those of
     the step before, and the norm of all is value, where it was ``usual``; "rate": the learning rate is value, and was
-    usual at most; "uphill": it is value, below 0; "update": the same of the model's update over its parameters;
+    usual at most; "uphill": it is value, below 0; "setting": ``setting`` of the
+    optimiser's group of the parameter is value, which means nothing, and was usual (NaN: its first); "update": the
+    update over the
+    parameters is value, and was usual at most;
     "changed": it was changed by value of
     its size before the step, outside of the optimiser's steps, and "state": what the optimiser keeps of it was, 1 where
     that is gone; "undecayed": of its elements ``usual`` is not changed by a decay of value.
@@ -89,6 +96,12 @@ class Departure:
     value: float
     usual: float
     parameters: int = 1
+    setting: str = ""
+
+    @property
+    def meaning(self) -> tuple[float, float]:
+        """From where to below where the setting means something."""
+        return _MEANINGS[self.setting.partition("[")[0]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +148,7 @@ def find_first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
 def _find_band_departure(steps: Sequence[StepNumbers]) -> Departure | None:
     for place, now in enumerate(steps):
         found = [one for name in now.parameters if (one := _check_step(steps, place, name)) is not None]
+        found += _find_senseless_settings(steps, place)
         if (jump := _find_jump(steps, place)) is not None:
             found.append(jump)
         if found:
@@ -210,6 +224,24 @@ def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
     if 0 < update * _JUMP <= _update(now) and 0 < _total_norm(now) <= 3 * norm:
         return Departure(step=now.step, parameter=_find_furthest(now), what="update", value=_update(now), usual=update)
     return None
+
+
+def _find_senseless_settings(steps: Sequence[StepNumbers], place: int) -> list[Departure]:
+    """Return what the optimiser is set to from a step on and that is outside of what it means anything for."""
+    now, found = steps[place], []
+    for name, settings in now.settings.items():
+        for setting, value in settings.items():
+            meaning = _MEANINGS.get(setting.partition("[")[0])
+            if meaning is None or meaning[0] <= value < meaning[1]:
+                continue
+            before = [one.settings[name][setting] for one in steps[:place] if setting in one.settings.get(name, {})]
+            found.append(
+                Departure(
+                    step=now.step, parameter=name, what="setting", value=value, setting=setting,
+                    usual=before[-1] if before else math.nan,
+                )
+            )  # fmt: skip
+    return found
 
 
 def _find_highest_rates(steps: Sequence[StepNumbers]) -> dict[str, float]:

@@ -224,6 +224,16 @@ def _describe_run_departure(found: Departure) -> Text | None:
             " Keep the schedule from going below 0.",
             f"自第 {found.step} 步起学习率为 {value}：每次更新都沿梯度上升{affected_zh}。请使学习率计划不低于 0。",
         )
+    if found.what == "setting":
+        low, high = found.meaning
+        bound, bound_zh = (f" and below {high:g}", f" 且小于 {high:g}") if math.isfinite(high) else ("", "")
+        was, was_zh = ("", "") if math.isnan(found.usual) else (f", where it was {usual}", f"，此前为 {usual}")
+        return Text(
+            f"From step {found.step} on {found.setting} of the optimiser is {value}{was} (the group of {name}): it has"
+            f" to be at least {low:g}{bound}.",
+            f"自第 {found.step} 步起，优化器的 {found.setting} 为 {value}{was_zh}（{name} 所在的组）：应不小于"
+            f" {low:g}{bound_zh}。",
+        )
     if found.what == "update":
         return Text(
             f"At step {found.step} the update jumps to {value} of the parameters, where {usual} was the most before,"

@@ -139,6 +139,7 @@ class _Follower:
         self._depth = 0
         self._left, self._between = _Left(), _Between(self._named, optimiser)
         self._changed: tuple[dict[str, float], dict[str, float]] = {}, {}
+        self._settings: dict[str, dict[str, float]] = {}
         self._kept: set[int] = set()
         self._number, self._of = rank_of()
         self._skipped = 0
@@ -296,13 +297,24 @@ class _Follower:
         self._sizes.clear()
         numbers = StepNumbers(
             step=self.step, scale=self._scale(), parameters=rows, without=without, kept=self._left.kept,
-            changed=self._changed[0], state=self._changed[1],
+            changed=self._changed[0], state=self._changed[1], settings=self._find_new_settings(),
         )  # fmt: skip
         if self._rank is not None:
             self._tell_rank(numbers, skipped=False)
             return
         with self._log.open("a", encoding="utf-8") as log:
             log.write(encode_step(numbers))
+
+    def _find_new_settings(self) -> dict[str, dict[str, float]]:
+        """Return what the optimiser's groups are set to, by the first parameter of each, where it was not told yet."""
+        first = {id(one): name for name, one in self._named}
+        settings = {
+            name: _list_settings(group) for group in self._optimiser.param_groups
+            if (name := next((first[id(one)] for one in group["params"] if id(one) in first), ""))
+        }  # fmt: skip
+        new = {name: one for name, one in settings.items() if one != self._settings.get(name)}
+        self._settings = settings
+        return new
 
     def _scale(self) -> float:
         return float(self._scaler.get_scale()) if self._scaler is not None and self._scaler.is_enabled() else 1.0
@@ -345,6 +357,20 @@ def _rate(group: Any) -> float | None:
     """Return the learning rate of a parameter; None where this optimiser does not move it, or makes its own."""
     rate = group.get("lr") if group is not None else None
     return None if rate is None else float(rate)
+
+
+def _list_settings(group: Any) -> dict[str, float]:
+    """Return the numbers that a group of an optimiser is set to; those of a tuple by their places. Its rate is
+    told of each parameter."""
+    found = {}
+    for key, value in ((key, value) for key, value in group.items() if key != "lr"):
+        whole = not isinstance(value, (tuple, list))
+        several = {key: value} if whole else {f"{key}[{at}]": one for at, one in enumerate(value)}
+        found.update({
+            name: float(one) for name, one in several.items()
+            if isinstance(one, (int, float)) and not isinstance(one, bool)
+        })  # fmt: skip
+    return found
 
 
 def _decay(optimiser: Any, group: Any) -> float | None:
