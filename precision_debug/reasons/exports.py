@@ -44,13 +44,13 @@ EXPORTS: Mapping[str, Wording] = {
     "by_neighbours": Wording("{count} by graph neighbours", "按图中相邻关系 {count} 个"),
     "by_output": Wording("{count} by output", "按输出 {count} 个"),
     # what is wrong
-    "wrong_at": Wording("{file} is wrong at {place}.", "{file} 在 {place} 处有误。", _FIRST),
+    "wrong_at": Wording("{file} departs from the model at {place}.", "{file} 在 {place} 处与模型不一致。", _FIRST),
     "wrong_at_because": Wording(
         "{file} is wrong at {place}. Cause: {cause}.", "{file} 在 {place} 处有误。原因：{cause}。", _EXPORT
     ),
     "wrong_at_more": Wording(
-        "{file} is wrong at {count} more {count:operator|operators}: {names}.",
-        "{file} 另有 {count} 个算子有误：{names}。", _FIRST
+        "{file} departs from the model at {count} more {count:operator|operators}: {names}.",
+        "{file} 另有 {count} 个算子与模型不一致：{names}。", _FIRST
     ),
     "output_apart": Wording(
         "The output {name} of {file} differs from the model's {base} (relative distance {distance:.3g}), but no wrong"

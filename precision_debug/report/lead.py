@@ -136,11 +136,15 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
 def _file_walk_sentence(report: Report, culprit: Culprit) -> Text | None:
     """What a walk through the target's own file says of the first culprit: which operator of the file it is, and why.
 
-    It comes first where the culprit's own cause is only that the two do not compute the same."""
+    It comes first where the culprit's own cause is only that the two do not compute the same, unless no more is known
+    of the file than of the culprit."""
     known = CAUSES.get(culprit.cause)  # a report may be of another version
     if known is None or not known.unproven:
         return None
+    says_more = known.instead.keys() & culprit.evidence.keys()
     for note in map(as_reason, report.notes):
+        if note.code == "wrong_at" and says_more:
+            continue
         place = note.args.get("place") if note.code in ("wrong_at", "wrong_at_because") else None
         if isinstance(place, Reason) and place.args.get("name") == culprit.name:
             return explain_reason(note)
