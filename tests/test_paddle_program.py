@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import paddle_models
 import pytest
@@ -269,3 +270,11 @@ def test_a_tensor_with_infinities_fits_none_but_itself() -> None:
     assert Print.of(one).fits(Print.of(one))
     assert not Print.of(one).fits(Print.of(np.array([1.0, 3.0, np.inf])))
     assert not Print.of(one).fits(Print.of(np.array([1.0, 2.0, 3.0])))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int16", "bool"])
+def test_a_fingerprint_is_of_the_numbers_and_not_of_their_type(dtype: str) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    array = (np.random.default_rng(0).standard_normal(2000) * 300).astype(kind)
+    wide = array.astype(np.float64)
+    assert Print.of(array) == Print.of(wide) == Print.of(wide + 1j)
