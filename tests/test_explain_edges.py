@@ -15,7 +15,10 @@ from planted.onnx_faults import Graph, _body, _info, tokens
 from planted.onnx_further import k
 
 import precision_debug
+from precision_debug.explain.subject import _find_unit_of_steps
+from precision_debug.explain.units import INT8
 from precision_debug.explain.unsteady import Unsteady, blame_unsteady
+from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.records import Culprit, Row, Status
 from precision_debug.report.model import Report
 
@@ -279,3 +282,15 @@ def test_ordinary_rounding_is_nobodys_beside_a_random_operator_whoever_enlarges_
     assert [one.name for one in after] == ["drop", "w"]
     less = dataclasses.replace(once, explains=False)
     assert blame_unsteady(subject, tuple(before), less, "isolated", "y") == tuple(before)
+
+
+@pytest.mark.parametrize("arithmetic", ["bfloat16", "float16", "float32"])
+def test_steps_that_a_narrow_float_makes_fall_otherwise_are_expected(arithmetic: str) -> None:
+    """A quantised layer between layers in BF16: what is rounded twice falls to the next step as often as the first
+    rounding is a part of it."""
+    exact = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    before = round_values(exact, narrow_type(arithmetic)) if arithmetic != "float32" else exact
+    step = 2 * INT8  # half a step is INT8 of the RMS
+    off = float(np.sqrt(np.mean(np.square(np.rint(before / step) - np.rint(exact / step))))) * step
+    subject: Any = SimpleNamespace(arithmetic=arithmetic, held_as={"x": "int8"})
+    assert off <= _find_unit_of_steps(subject) <= max(2.5 * off, INT8 / 10), off

@@ -342,7 +342,7 @@ class Subject:
         if self.whole_steps(name) and self.held_as.get(name) == meta.dtype:
             return own * FEW_STEPS
         if self.quantises and (inside := sum(map(_rounds_to_steps, self.region_of.get(name, ())))):
-            own = max(own, INT8 * FEW_STEPS * math.sqrt(inside))  # what is fused falls to steps that nobody sees
+            own = max(own, _find_unit_of_steps(self) * math.sqrt(inside))  # fused, it falls to steps that nobody sees
         return own
 
     def _own_unit(self, name: str, stats: TensorStats) -> float:
@@ -479,6 +479,14 @@ class Subject:
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
         return _find_reached(self._sources_of, name)
+
+
+def _find_unit_of_steps(subject: Subject) -> float:
+    """Return what a tensor is off that falls to other steps than the baseline's. Where the target rounds it to a narrow
+    float before, by half a unit on the mean, that part of a step, of twice INT8, is the share of those that fall."""
+    held = {subject.arithmetic, *subject.held_as.values()}  # what is fused computes so unseen
+    before = max(unit_of(one, None) for one in held)
+    return max(INT8 * FEW_STEPS, math.sqrt(INT8 * before))
 
 
 def _lowest_errors(subject: Subject) -> dict[str, float]:
