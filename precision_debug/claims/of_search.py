@@ -71,7 +71,7 @@ def _is_answered(claim: Claim, fix: Fix | None) -> bool:
     if claim.why.code in ("off_on_others", "only_calibrated"):
         return 0 < fix.held_out == fix.held
     if claim.why.code == "sum_overflows":
-        kept = {name for unit in (*fix.kept, *fix.joined) for name in (*unit.nodes, *unit.tensors)}
+        kept = {name for unit in fix.kept for name in (*unit.nodes, *unit.tensors)}
         return claim.why.values.get("name") in kept
     return False
 

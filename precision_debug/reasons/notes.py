@@ -355,7 +355,6 @@ STAGES: Mapping[str, Wording] = {
     ),
     "stage_for": Wording("{stage}, {what}", "{stage}，{what}"),
     "set_held_out": Wording("on {count} other {count:input|inputs}", "用其他 {count} 组输入验证"),
-    "set_joined": Wording("with operators that save casts", "连同可减少转换的算子"),
     "set_rough": Wording("calibrated once for all sets", "所有组共用一次校准"),
     "set_learnt": Wording("with inputs that the set before it missed", "加入上一组未能通过的输入"),
     "set_for_trade": Wording("for the table of error against number kept", "用于保留数量与误差的对照表"),

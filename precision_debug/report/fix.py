@@ -498,9 +498,6 @@ def _overview_section(fix: Fix) -> Section:
         label = Text("Passes on other inputs", "在其他输入上成立")
         lines.append(label_and_value(label, held, "good" if good else "bad"))
     lines.append((plain_cell(Text("Effort", "代价")), plain_cell(_effort_text(fix))))
-    if fix.joined:
-        names = ", ".join(unit.key for unit in fix.joined)
-        lines.append(label_and_value(Text("Also kept, because that saves casts", "为减少转换而一并保留"), names))
     lines += [label_and_value(Text("The engine says", "引擎的说法"), outcome) for outcome in fix.obeyed]
     lines += [(plain_cell(Text("Mind", "注意")), plain_cell(explain_reason(note))) for note in fix.notes]
     title = Text("What to keep in higher precision", "应保留为高精度的算子")

@@ -186,21 +186,6 @@ class Units:
         chosen = [every[number] for number in sorted(kept)]
         return tuple(dict.fromkeys(key for unit in chosen for key in (unit.keys if movers else (unit.key,))))
 
-    def islands(self, kept: Iterable[int]) -> frozenset[int]:
-        """Single units in low precision that lie between kept ones alone: keeping them too saves casts."""
-        chosen = frozenset(kept)
-        return frozenset(
-            number for number, around in self.neighbours.items()
-            if number not in chosen and len(around) > 1 and around <= chosen
-        )  # fmt: skip
-
-    def casts(self, kept: Iterable[int]) -> int:
-        """Return how many tensors change their precision on the way to a reader."""
-        chosen = frozenset(kept)
-        made = ((self._of[name] in chosen, readers) for name, readers in self.readers.items() if name in self._of)
-        return sum(any((reader in chosen) != own for reader in readers) for own, readers in made)
-
-
 def find_reached(begin: Iterable[_T], next_of: Callable[[_T], Iterable[_T]], passes: Callable[[_T], bool]) -> set[_T]:
     """Return what comes after some, one after the other; nothing is reached through what does not pass."""
     found, waiting = set[_T](), list(begin)

@@ -24,13 +24,13 @@ from ...run.journal import Journal, read_events
 from ...search.fix import Evaluation, SearchRequest
 
 __all__ = [
-    "BEGIN_ANEW", "HELD_OUT", "JOINED", "ROUGH", "TRADE", "Evaluations", "compare_once",
+    "BEGIN_ANEW", "HELD_OUT", "ROUGH", "TRADE", "Evaluations", "compare_once",
     "describe_evaluation", "is_counted", "is_rough", "make_search_key", "note_crash",
 ]  # fmt: skip
 
 BEGIN_ANEW = "remove it to start over"
 
-HELD_OUT, JOINED, TRADE, ROUGH = "held out", "islands joined", "for the trade", "from one calibration"
+HELD_OUT, TRADE, ROUGH = "held out", "for the trade", "from one calibration"
 """What a set is run for: how its name in the journal begins."""
 
 
@@ -41,7 +41,7 @@ def is_rough(what: str) -> bool:
 
 def is_counted(what: str) -> bool:
     """Return whether it is one of the sets that the search tries, and no check of one."""
-    return not what.startswith((HELD_OUT, JOINED, TRADE))
+    return not what.startswith((HELD_OUT, TRADE))
 
 
 def describe_evaluation(what: str, samples: int) -> Reason:
@@ -50,8 +50,6 @@ def describe_evaluation(what: str, samples: int) -> Reason:
         return say("set_held_out", count=samples)
     if is_rough(what):
         return say("set_rough")
-    if what == JOINED:
-        return say("set_joined")
     return say("set_for_trade") if what == TRADE else say("set_learnt")
 
 

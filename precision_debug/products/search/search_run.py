@@ -36,7 +36,6 @@ from ...search.strategy import ENGINES, FoundSet, Rank, find_predicted, minimise
 from ...search.units import Units
 from .evaluations import (
     HELD_OUT,
-    JOINED,
     ROUGH,
     TRADE,
     Evaluations,
@@ -377,17 +376,14 @@ class _Search:
         if found.state == "found" and len(kept) == len(self.units) and lost:  # that switches the precision off
             found, kept = dataclasses.replace(found, state="not possible"), frozenset()
         best = self._best_trade(trials, found)
-        joined = frozenset[int]()
         after, first = self._error_of(trials, kept), self._error_of(trials, frozenset())  # of the same inputs
         artefacts: tuple[Artefact, ...] = ()
         obeyed: tuple[str, ...] = ()
         if found.state == "found":
-            joined = self._joined(trials, kept)
-            keys = self.units.keys(kept | joined)
+            keys = self.units.keys(kept)
             every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
             artefacts = _hand_over(trials, self.keep, self.units, keys, every, Path(self.asked.artefacts), self.journal)
-            with contextlib.suppress(Spent):
-                obeyed = self._evaluate(trials, kept | joined, self.samples, JOINED if joined else "").obeyed
+            obeyed = self._evaluate(trials, kept, self.samples).obeyed
         elif best:
             keys, goal = self.units.keys(best), self._error_of(trials, best)
             home = Path(self.asked.artefacts)
@@ -401,7 +397,7 @@ class _Search:
         known = self._known(trials, kept) if kept else None
         return Fix(
             state=found.state, kept=describe_kept_units(self.units, kept, found.groups),
-            joined=describe_kept_units(self.units, joined), units=self.units.operators, unit=self.keep.unit,
+            units=self.units.operators, unit=self.keep.unit,
             evaluations=self.tried, on_engine=self.on_engine, again=self.known.again,
             rankings=self.rankings, builds=1 + trials.opened, simulation=self.simulation,
             before=low.error if first is None else first, after=after, slices=self.criterion.in_slices,
@@ -413,7 +409,7 @@ class _Search:
             best_error=self._error_of(trials, best) if best else None,
             best_option=format_settings(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
-                      for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
+                      for name, value in self.keep.options(self.units.keys(kept)).items()} if kept else {},
             notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
         )  # fmt: skip
 
@@ -463,16 +459,6 @@ class _Search:
     def _error_of(self, trials: Trials, kept: frozenset[int]) -> float | None:
         judged = self.oracles[trials.mode].asked.get(kept) if trials.mode in self.oracles else None
         return judged.error if judged is not None and math.isfinite(judged.error) else None
-
-    def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
-        """Return units between kept ones that may as well be kept: fewer casts, and it still holds."""
-        islands = frozenset[int]() if isinstance(self.keep, InRegions) else self.units.islands(kept)
-        if not islands or self.units.casts(kept | islands) >= self.units.casts(kept):
-            return frozenset()
-        with contextlib.suppress(Spent):
-            if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:
-                return islands
-        return frozenset()
 
 
 def _rank(search: _Search, mode: str, keep: Keep, first: Report | None, kept: frozenset[int]) -> Sequence[Group]:
@@ -604,18 +590,18 @@ def _verify_artefact(trials: Trials, handed: Handed, samples: Sequence[Sample], 
                 good = good or (used.error is not None and used.error <= _AGAIN * goal)
                 text = "" if good else text
             plain = dataclasses.replace(
-                plain, verified=good, error=used.error, milliseconds=milliseconds, note=_joined(handed.note, text)
+                plain, verified=good, error=used.error, milliseconds=milliseconds, note=_join_notes(handed.note, text)
             )
         if handed.path:
             beside = Path(f"{handed.path}.data")
             size = Path(handed.path).stat().st_size + (beside.stat().st_size if beside.exists() else 0)
             plain = dataclasses.replace(plain, bytes=size)
     except BackendUnavailable as error:
-        return dataclasses.replace(plain, note=_joined(handed.note, str(error)))
+        return dataclasses.replace(plain, note=_join_notes(handed.note, str(error)))
     except (PrecisionDebugError, OSError) as error:
-        return dataclasses.replace(plain, verified=False, note=_joined(handed.note, str(error)))
+        return dataclasses.replace(plain, verified=False, note=_join_notes(handed.note, str(error)))
     return plain
 
 
-def _joined(*parts: str) -> str:
+def _join_notes(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
