@@ -181,7 +181,8 @@ class Fix:
 
     kept: the smallest set that was found. units: how many could be kept. builds: how often the target was opened or
     built for all of that, the comparison too. evaluations: sets that were run, in ``simulation`` and on the engine
-    together; on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished search.
+    together; on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished
+    search.
     before, after: the target's error with nothing and with the answer kept, in slices of those that were lost beside
     their own size. limit: what ``passes`` means, in words.
     minimal: see strategy.Found. samples: that the search learnt from. held_out, held: samples that
