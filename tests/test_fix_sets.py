@@ -396,13 +396,6 @@ def test_in_int8_what_the_culprit_reads_is_kept_too() -> None:
     assert float16.sets()[:2] == [{"n10", "n11"}, {"n10"}], "in float16 the culprit by itself comes next"
 
 
-def test_what_looks_the_same_in_other_layers_is_kept_with_it() -> None:
-    """Every twelfth operator is of another type than the rest, and all of those are needed."""
-    model = Model(needs(3, 15, 27), count=36, kind_of=lambda number: "Mul" if number % 12 == 3 else "Add")
-    found = model.fix(3)
-    assert (found.keys, found.state) == (keys(3, 15, 27), "mended")
-
-
 def test_another_comparison_with_the_best_kept_says_who_is_next() -> None:
     """One error hid the other."""
     asked: list[tuple[str, ...]] = []

@@ -1,7 +1,7 @@
 """From culprits to a change that helps: the search for the smallest kept set, with as few sets as a comparison may run.
 
-What the culprits suggest is its first ranking: what they are with what reads them, in INT8 what makes what they read,
-the same in every layer; then what a comparison with these kept names next, then the ranking. An error of many operators
+What the culprits suggest is its first ranking: what they are with what reads them, in INT8 what makes what they read;
+then what a comparison with these kept names next, then the ranking. An error of many operators
 has no culprits, and begins with the ranking. A set counts only if its error is less than half of what it was, and what
 was to stay in the low precision still runs in it. What is offered is the smallest set that reaches what is expected, or
 else the best trade of those that were run, and did so twice. One that gives up most of the low precision is offered

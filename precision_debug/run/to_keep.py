@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +20,6 @@ from ..settings import Setting
 from .plan import Opening
 
 __all__ = ["Keepable", "find_keepable", "format_settings"]
-
-_NUMBER = re.compile(r"\d+")
-
-_ROUNDS = 2
-"""How far around a tensor two places have to look alike: types of the operators so many edges before and behind."""
-
-_MOST = 512
-"""Tensors beyond which a family is not a layer's any more, but an operator that is everywhere."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Keepable:
@@ -57,8 +46,8 @@ class Keepable:
     def likely(self, names: Sequence[str]) -> Iterator[frozenset[int]]:
         """Yield the sets that mend it if these tensors' operators are what is wrong, the likeliest first.
 
-        Them with what reads them; in INT8 with what makes what they read; the same in every layer. Where whole types or
-        modules are kept, fewer of them come first."""
+        Them with what reads them; in INT8 with what makes what they read. Where whole types or modules are kept, fewer
+        of them come first."""
         first, authors = self.around(names), self.makers(names)
         coarse, module = self.keep.unit != "operator", self.keep.unit == "module"
         if coarse:
@@ -70,9 +59,6 @@ class Keepable:
             yield from self.before(names)
         else:
             yield authors
-        everywhere = self.around(self.everywhere(names))
-        yield from self._inside(everywhere) if module else ()
-        yield everywhere
 
     def before(self, names: Iterable[str]) -> Iterator[frozenset[int]]:
         """Yield what is kept for the inputs of the operators that make these of the baseline's tensors.
@@ -102,14 +88,6 @@ class Keepable:
     def _own(self, names: Iterable[str]) -> list[str]:
         return [self.known.get(name, "") for name in names] if self.known is not None else list(names)
 
-    def everywhere(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the baseline's tensors, and those that have their places in other layers."""
-        if self.known is None:
-            return _list_repeats(self.tensors, names)
-        back = {there: name for name, there in self.known.items()}
-        own = [self.known[name] for name in names if name in self.known]
-        return [back[name] for name in _list_repeats(self.tensors, own) if name in back]
-
     def typed(self, keys: Sequence[str]) -> ToKeep:
         """As a user types it; it is not run yet."""
         settings = dict(self.keep.options(keys))
@@ -136,45 +114,6 @@ class Keepable:
         listed = [value for value in self.keep.options(keys).values() if isinstance(value, tuple)]
         more = tuple(one for value in listed for one in value if one not in own or one in operators)
         return more if len(listed) == 1 and {*operators} <= {*more} else operators
-
-
-def _list_repeats(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[str, ...]:
-    """Return the given tensors and all that look like one of them, in the order of ``tensors``.
-
-    Alike are tensors of one operator type whose surroundings have the same types (two rounds of B. Weisfeiler's and
-    A. Leman's refinement, both ways), or whose names differ in their numbers alone.
-    """
-    wanted = frozenset(names)
-    known = [meta for meta in tensors if meta.name in wanted]
-    if not known:
-        return tuple(names)
-    around = _number_surroundings(tensors)
-    places = {around[meta.name] for meta in known}
-    named = {(_NUMBER.sub("#", meta.name), meta.op_type) for meta in known if _NUMBER.search(meta.name)}
-    found = [
-        meta.name for meta in tensors
-        if meta.name in wanted or around[meta.name] in places or (_NUMBER.sub("#", meta.name), meta.op_type) in named
-    ]  # fmt: skip
-    return tuple(found) if len(found) <= _MOST else tuple(meta.name for meta in known)
-
-
-def _number_surroundings(tensors: Sequence[TensorMeta]) -> Mapping[str, int]:
-    """Return a number for each tensor; the same for those that look alike."""
-    readers: dict[str, list[str]] = defaultdict(list)
-    known = {meta.name for meta in tensors}
-    for meta in tensors:
-        for source in meta.inputs:
-            readers[source].append(meta.name)
-    seen = {meta.name: hash((meta.op_type, meta.is_output)) for meta in tensors}
-    for _ in range(_ROUNDS):
-        seen = {
-            meta.name: hash((
-                seen[meta.name], tuple(sorted(seen[one] for one in meta.inputs if one in known)),
-                tuple(sorted(seen[one] for one in readers[meta.name])),
-            ))
-            for meta in tensors
-        }  # fmt: skip
-    return seen
 
 
 def format_settings(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
