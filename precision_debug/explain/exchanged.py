@@ -17,13 +17,11 @@ from ..records import Culprit
 from .attributes import find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
-from .places import find_place
-from .relations import find_relation
 from .subject import Subject
 from .undo import Case, measure_left_of, run_with
 from .work import Work
 
-__all__ = ["with_differences", "with_exchanged"]
+__all__ = ["find_most_left", "make_case", "with_exchanged"]
 
 Array = np.ndarray[Any, Any]
 
@@ -56,40 +54,17 @@ def with_exchanged(
     return tuple(_tell_order(subject, alone, found))
 
 
-def with_differences(subject: Subject, alone: Alone, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
-    """Return the culprits; one of which no more is known than that the target computes something else, with how its
-    results are made of the baseline's, or where they differ."""
-    return tuple(_add_difference(subject, alone, one) if at < _FIRST else one for at, one in enumerate(culprits))
-
-
-def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
-    if culprit.cause != "other_arithmetic" or culprit.evidence.keys() & {"count", "ours", "turned"}:
-        return culprit
-    case = _make_case(subject, alone, culprit.name)
-    if case is None:
-        return culprit
-    read = {name: np.asarray(given) for name in subject.sources(case.name) if (given := case.given(name)) is not None}
-    inputs = {name: given.astype(np.float64) for name, given in read.items() if given.dtype.kind in "fiub"}
-    left = _most_left(case)
-    found = find_place(case.exact, case.wrong, left)
-    if not found.keys() & {"base_there", "target_there"}:
-        relation = find_relation(case.exact, case.wrong, inputs, left)
-        if relation and "place" in found:
-            relation["relation_there"] = relation.pop("relation")
-        found = {**found, **relation}
-    return dataclasses.replace(culprit, evidence={**culprit.evidence, **found}) if found else culprit
-
-
 def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work) -> Culprit:
-    case = _make_case(subject, alone, culprit.name) if culprit.cause == "other_arithmetic" else None
+    case = make_case(subject, alone, culprit.name) if culprit.cause == "other_arithmetic" else None
     if case is None or culprit.evidence.keys() & {"count", "ours"}:
         return culprit
     told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
-    told = told or find_untold_attributes(case, _most_left(case))
+    told = told or find_untold_attributes(case, find_most_left(case))
     return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
 
 
-def _make_case(subject: Subject, alone: Alone, name: str) -> Case | None:
+def make_case(subject: Subject, alone: Alone, name: str) -> Case | None:
+    """Return an operator's results for experiments; None where they were not kept, or are no floats of one shape."""
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind not in "fV":
         return None
@@ -97,7 +72,7 @@ def _make_case(subject: Subject, alone: Alone, name: str) -> Case | None:
     return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
 
 
-def _most_left(case: Case) -> float:
+def find_most_left(case: Case) -> float:
     """Return the part of an operator's own error that may be left: what rounding makes. Of several that are tried one
     may come near by chance, as a swish does to what it is of."""
     found = case.alone.found.get(case.name)
@@ -108,7 +83,7 @@ def _find_result(case: Case) -> dict[str, Any]:
     """Return another result of the same inputs that the target gives in the place of an operator's own, and whether it
     gives that one there; {} where there is none."""
     subject, alone = case.subject, case.alone
-    best, least = "", _most_left(case)
+    best, least = "", find_most_left(case)
     for other in _list_of_same_inputs(subject, case.name):
         exact = alone.exact_of(other)
         if exact is not None and exact.shape == case.wrong.shape:
@@ -117,8 +92,8 @@ def _find_result(case: Case) -> dict[str, Any]:
                 best, least = other, left
     if not best:
         return {}
-    back = _make_case(subject, alone, best)
-    both = back is not None and measure_left_of(back, back.wrong - case.exact + back.exact) <= _most_left(back)
+    back = make_case(subject, alone, best)
+    both = back is not None and measure_left_of(back, back.wrong - case.exact + back.exact) <= find_most_left(back)
     there = say("in_its_place", name=best) if both else best
     return {"what": say("a_result"), "name": case.name, "base": case.name, "target": there, "left": least}
 
@@ -126,7 +101,7 @@ def _find_result(case: Case) -> dict[str, Any]:
 def _find_operand(case: Case, work: Work) -> dict[str, Any]:
     """Return what an operator reads in the place of one of its operands, by running it so; {} where nothing that was
     run makes what the target gave."""
-    best, least = dict[str, Any](), _most_left(case)
+    best, least = dict[str, Any](), find_most_left(case)
     exchanges = [*itertools.islice(_list_exchanges(case), min(_TRIED, work.runs))]
     values = _read_values(case, {one for changed in exchanges for one in (*changed, *changed.values())})
     for changed in exchanges:
@@ -148,7 +123,7 @@ def _find_turned(case: Case, work: Work) -> dict[str, Any]:
     for name, told, other in turned[: min(_TRIED, work.runs)]:
         work.go_on()
         left = _measure_left(case, {name: other})
-        if left is not None and left <= _most_left(case):
+        if left is not None and left <= find_most_left(case):
             return {"what": say("an_input"), "name": case.name, "base": name, "target": told, "left": left}
     return {}
 
@@ -307,8 +282,8 @@ def _read_of(subject: Subject, name: str) -> tuple[str, str]:
 def _measure_left_of_place(subject: Subject, alone: Alone, name: str) -> float | None:
     """Return the part of an operator's error that is left when the baseline's reads what the target's does; None where
     that is more than rounding."""
-    case = _make_case(subject, alone, name)
+    case = make_case(subject, alone, name)
     mine, theirs = _read_of(subject, name)
     given = case.given(theirs) if case is not None and mine and theirs else None
     left = None if case is None or given is None else _measure_left(case, {mine: given})
-    return left if case is not None and left is not None and left <= _most_left(case) else None
+    return left if case is not None and left is not None and left <= find_most_left(case) else None

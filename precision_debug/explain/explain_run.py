@@ -40,6 +40,7 @@ from .culprits import (
     list_early_suspects,
     rank,
 )
+from .differences import with_differences
 from .effects import (
     NOTHING_CARRIED,
     Carried,
@@ -50,7 +51,7 @@ from .effects import (
     read_known_sinks,
     run_plain_sinks,
 )
-from .exchanged import with_differences, with_exchanged
+from .exchanged import with_exchanged
 from .expected import predict_errors
 from .files import find_other_shapes
 from .grid import as_one_outlier
@@ -363,7 +364,7 @@ def _explain_forward(
         culprits = with_repairs(subject, alone, culprits, tried, sinks, plain, work)
         culprits = culprits or find_makers_on_both_sides(subject, partly=False)
         culprits = with_stretches(subject, alone, culprits, work)
-        culprits = with_differences(subject, alone, with_exchanged(subject, alone, culprits, work))
+        culprits = with_differences(subject, alone, with_exchanged(subject, alone, culprits, work), work)
         culprits = with_own_numbers(subject, culprits)
         explanation = _make_explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
