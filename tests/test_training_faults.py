@@ -208,6 +208,9 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "momentum_of_one_at_12": (lambda f: loop(f, sgd(momentum=0.9), at=setting("momentum", 1.0, 12)), "setting", 12),
     "beta_above_one_at_3": (lambda f: loop(f, at=setting("betas", (1.001, 0.999), 3)), "setting", 3),
     "decay_below_nought_at_18": (lambda f: loop(f, at=setting("weight_decay", -0.1, 18)), "setting", 18),
+    "decay_raised_at_20": (
+        lambda f: loop(f, sgd(1.0), schedule=stepped, at=setting("weight_decay", 10.0, 20)), "update", 20,
+    ),
     "long_steps_at_20": (lambda f: loop(f, lambda p: Lengthening(p, lr=1e-3)), "update", 20),
 }
 """Loop, what is found, and the step."""

@@ -219,9 +219,10 @@ def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
         return Departure(
             step=now.step, parameter=name, what="rate", value=jumped[name], usual=rates[name], parameters=len(jumped)
         )
-    before = [(_update(one), _total_norm(one)) for one in steps[:place]]
-    update, norm = max(one for one, _ in before), max(one for _, one in before)
-    if 0 < update * _JUMP <= _update(now) and 0 < _total_norm(now) <= 3 * norm:
+    update, norm = (max(map(measure, steps[:place])) for measure in (_update, _total_norm))
+    if not update > 0 or not 0 < _total_norm(now) <= 3 * norm:
+        return None
+    if update * _JUMP <= _update(now) or _is_beyond_its_gradients(steps, place):
         return Departure(step=now.step, parameter=_find_furthest(now), what="update", value=_update(now), usual=update)
     return None
 
@@ -242,6 +243,22 @@ def _find_senseless_settings(steps: Sequence[StepNumbers], place: int) -> list[D
                 )
             )  # fmt: skip
     return found
+
+
+def _is_beyond_its_gradients(steps: Sequence[StepNumbers], place: int) -> bool:
+    """Return whether a step is far longer for its learning rate than the last ones were, and for its rate and its
+    gradients than each one was: of some optimisers a step follows both, of others the rate alone."""
+    paces = [
+        (_update(one) / rate, _update(one) / (rate * _total_norm(one))) for one in steps[: place + 1]
+        if (rate := max((own.rate or 0.0 for own in one.parameters.values()), default=0.0)) > 0 and _total_norm(one) > 0
+    ]  # fmt: skip
+    *before, (by_rate, by_gradients) = paces or [(0.0, 0.0)]
+    if len(before) < _FEW:
+        return False
+    return (
+        by_rate >= _JUMP * max(one for one, _ in before[-_FEW:]) > 0
+        and by_gradients >= _JUMP * max(one for _, one in before) > 0
+    )
 
 
 def _find_highest_rates(steps: Sequence[StepNumbers]) -> dict[str, float]:
