@@ -13,6 +13,7 @@ pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
 
 import numpy as np
 from planted.fourth_files import CASES
+from planted.nineteenth_onnx import CASES as WORDS
 from planted.onnx_faults import Graph
 from planted.sixteenth_onnx import CASES as LOST
 from report_factory import make_row
@@ -152,4 +153,17 @@ def test_a_loud_sample_is_told_by_what_the_others_lose(tmp_path: Path) -> None:
     (only,) = report.explanation.culprits
     assert (only.name, only.cause) == ("a_mm", "outlier_channel")
     assert (only.evidence["from"], only.evidence["axis"], only.evidence["channel"]) == ("x", 0, 2)
+    assert only.evidence["left"] < 0.1
+
+
+def test_a_loud_token_is_told_by_what_the_others_lose(tmp_path: Path) -> None:
+    """The first word of each row is 400 times as large, and a Tanh makes them alike. Before: "along axis 0 of `up.w`
+    all share one scale", 61 % left."""
+    one = next(one for one in WORDS if one.name == "first_token_of_a_thousand")
+    path, _, feeds = one.make(tmp_path)
+    report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=feeds, reduce_range=True)
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.name, only.cause) == ("up", "outlier_channel")
+    assert (only.evidence["from"], only.evidence["who"]) == ("x", str(say("token", number=0)))
     assert only.evidence["left"] < 0.1

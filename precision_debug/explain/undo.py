@@ -19,6 +19,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..protocols import TellsOtherwise
+from ..reasons import say
 from ..records import TensorMeta
 from .forms import find_form
 from .held_constants import find_held_constant
@@ -316,7 +317,8 @@ def _undo_channel(case: Case, evidence: Evidence) -> Array | float | None:
         return _measure_by_slices(values, two, axis) / rounding if rounding else None
     plain, got, best = computed
     sizes = [case.own, _size_of_error(got - plain), _size_of_error(best - plain)]
-    if axis == 0 and _stays_in_its_slice(case, source, values, evidence):  # a sample's: what the others lose is theirs
+    mixed = axis > 0 and evidence.get("who") == say("channel", number=evidence["channel"])
+    if not mixed and _stays_in_its_slice(case, source, values, evidence):  # a token's: what the others lose is theirs
         results = (case.wrong, case.exact + (got - plain), case.exact + (best - plain))
         sizes = [_measure_by_slices(case.exact, other, axis) for other in results]
     return _measure_energy_left(*sizes)
@@ -395,7 +397,7 @@ def run_with(
 
 
 def _stays_in_its_slice(case: Case, source: str, values: Array, evidence: Evidence) -> bool:
-    """Return whether what an operator makes of one sample that it reads is one sample of its result: it is computed
+    """Return whether what an operator makes of one sample or token that it reads is one of its result: it is computed
     once more with that one doubled. Channels come together again in a product behind it, where the large one counts."""
     axis, doubled = evidence["axis"], np.array(values)
     place: list[Any] = [slice(None)] * values.ndim
