@@ -138,7 +138,7 @@ class TensorMeta:
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", UNFUSED, …
     unseen: why the hook will not be called for it; "" where it will. absorbs: what its operator computes inside.
     rounds: of what it absorbs, or reads, the source model's tensors that are rounded to integers there, unlisted.
-    grids: of those and of ``origin``, where one holds for all of a tensor, its lowest and highest number, and how many.
+    grids: of those, of ``origin`` and of itself, where one holds for all of a tensor, its ends and how many numbers.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     call: where in the model's own program it was made, where the session knows.
     own: the engine made it inside an operator of the source model, which has no such tensor.

@@ -14,6 +14,7 @@ import pytest
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import BackendUnavailable, ModelError, UsageError
+from precision_debug.explain.grid import _find_saturation
 from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.report.doubts import describe_held_claims
 
@@ -320,3 +321,13 @@ def test_a_kernel_that_only_the_delegate_has_is_told(tmp_path: Path) -> None:
         path, run_mode="tflite_opt", baseline="tflite_opt", inputs={"image": litert_files.images(1)}
     )
     assert report.exit_status == 0
+
+
+def test_what_is_below_half_a_step_of_its_own_scale_is_not_called_cut_off(tmp_path: Path) -> None:
+    """All of a result are one number, so that the numbers themselves do not show the step; the file tells it."""
+    meta = next(one for one in opened(INT8, "tflite_ref").tensors if one.is_output)
+    low, high, count = meta.grids[meta.name]
+    assert count == 256
+    exact, step = np.full(8, 0.3 * (high - low) / (count - 1)), (high - low) / (count - 1)
+    assert _find_saturation(exact, np.zeros(8), step) == {}
+    assert _find_saturation(exact * 3, np.zeros(8), step)["limit"] == 0

@@ -229,6 +229,7 @@ def _list_tensors(
             inputs=tuple(graph.values[one].name for one in value.reads), is_output=value.index in ends,
             view=way("dequantised") if value.name in real else NO_WAY, own=value.name in own,
             unseen=say("no_values", dtype=value.dtype) if value.hidden else NOTHING,
+            grids={value.name: grid} if (grid := real.grid(value.name, value.dtype)) is not None else {},
             extra={"Kernel": kernels[value.index]} if value.index in kernels else {},
         )
         for value in graph.values.values()

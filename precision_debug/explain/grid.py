@@ -89,7 +89,7 @@ def find_grid_cause(case: Case) -> Told:
         return "constant_scale", scaled
     outliers: list[tuple[float, Evidence]] = []
     confirmed: list[Evidence] = []
-    for code, ways in _list_suspected_causes(case, _find_step(wrong)):
+    for code, ways in _list_suspected_causes(case, _find_step_of(case)):
         proven = [told for evidence in ways if (told := case.proven(code, evidence)) is not None]
         unmeasured = [told for told in proven if "left" not in told]
         if proven and (code != _CAUSE or unmeasured):
@@ -108,7 +108,7 @@ def find_grid_cause(case: Case) -> Told:
         return _CAUSE, first if joint is None else {**first, "left": min(joint, first.get("left", joint))}
     if shared := _find_shared_scale(case):
         return _CAUSE, shared
-    return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step(wrong))}
+    return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step_of(case))}
 
 
 def _find_shared_scale(case: Case) -> Evidence:
@@ -144,7 +144,7 @@ def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[
     # then: zeros that are read as another number lie below its lowest
     if shifted := _find_shift(exact, wrong, step, case.narrow):
         yield "zero_point", [{"weight": "", **shifted}]
-    if cut := _find_saturation(exact, wrong):
+    if cut := _find_saturation(exact, wrong, step):
         yield "saturation", [cut]
     if scaled := _find_scaling(exact, wrong, step):
         yield "scale", [scaled]
@@ -162,14 +162,13 @@ def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[
         yield "outlier_channel", [{**ways[0], "several": where or case.name}]
 
 
-def _find_saturation(exact: Array, wrong: Array) -> Evidence:
+def _find_saturation(exact: Array, wrong: Array, step: float = 0.0) -> Evidence:
     finite = np.isfinite(wrong)
     if not finite.any():
         return {}
     top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
-    half = 0.5 * _find_step(
-        wrong
-    )  # what is nearer to the last number that occurs is rounded to it, wherever the range ends
+    # what is nearer to the last number that occurs is rounded to it, wherever the range ends
+    half = 0.5 * (step or _find_step(wrong))
     above, below = (exact > top + half) & (wrong == top), (exact < bottom - half) & (wrong == bottom)
     above, below = above & (top >= 0), below & (bottom <= 0)  # a zero point is one of the integers: 0 lies in the range
     beyond = above | below
@@ -180,6 +179,13 @@ def _find_saturation(exact: Array, wrong: Array) -> Evidence:
     ends = ((top, float(exact.max()), above), (bottom, float(exact.min()), below))
     limit, furthest, _ = max(ends, key=lambda end: error_share(exact, wrong, end[2]) if end[2].any() else 0.0)
     return {"share": float(beyond.mean()), "largest": furthest, "limit": limit}
+
+
+def _find_step_of(case: Case) -> float:
+    """Return the step of an operator's result: the target's own, where it tells it, else as the numbers show it."""
+    meta = case.subject.targets.get(case.subject.row_of[case.name].target_name)
+    grid = meta.grids.get(meta.name) if meta is not None else None
+    return (grid[1] - grid[0]) / (grid[2] - 1) if grid is not None else _find_step(case.wrong)
 
 
 def _find_step(values: Array) -> float:

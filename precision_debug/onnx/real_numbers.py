@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..records import Grid
 from .model import Model
 from .scales import find_scales
 
@@ -88,6 +89,15 @@ class RealNumbers:
         with np.errstate(all="ignore"):
             found = np.rint(np.nan_to_num(held) / line.scale) + line.zero
         return np.clip(found, ends.min, ends.max).astype(np.asarray(like).dtype)
+
+    def grid(self, name: str, dtype: str) -> Grid | None:
+        """Return the ends of what a tensor of that type can hold, and how many numbers; None where one scale is not for
+        all of it."""
+        scale, zero, axis = self.by_name.get(name, (np.zeros(0), np.zeros(0), None))
+        if axis is not None or scale.size != 1 or dtype not in _CODES:
+            return None
+        ends, factor, origin = np.iinfo(dtype), float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
+        return (ends.min - origin) * factor, (ends.max - origin) * factor, int(ends.max) - int(ends.min) + 1
 
     def held(self, name: str, real: Any, dtype: str) -> Any:
         """Return real numbers as a tensor of that type of whole numbers holds them, as float32."""
