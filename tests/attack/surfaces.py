@@ -37,7 +37,7 @@ from precision_debug.run.parallel_run import Checkpoint, execute
 from precision_debug.safety.untrusted import make_visible
 from precision_debug.search.fix import SearchRequest
 from precision_debug.settings.options import Workers
-from precision_debug.testing.thresholds import Thresholds, find_complaint
+from precision_debug.testing.thresholds import Thresholds, add_test_claims, describe_complaint
 
 from .case import CANARY, Lost, command, own_error, spoiled, spoiled_text
 from .names import report_of
@@ -83,7 +83,7 @@ def thresholds(random_: random.Random, folder: Path) -> None:
     if len(said) > 2000:
         raise Lost(f"a line of {len(said)} characters")
     if found:
-        said = find_complaint(report_of(random_), found[0])
+        said = describe_complaint(add_test_claims(report_of(random_), found[0], must_match=True))
         if make_visible(said, keep="\n") != said or said.count("\n") > 20:
             raise Lost(f"what a test fails with steers the terminal: {said[:200]!r}")
         if ending == "project":
