@@ -294,3 +294,21 @@ def test_steps_that_a_narrow_float_makes_fall_otherwise_are_expected(arithmetic:
     off = float(np.sqrt(np.mean(np.square(np.rint(before / step) - np.rint(exact / step))))) * step
     subject: Any = SimpleNamespace(arithmetic=arithmetic, held_as={"x": "int8"})
     assert off <= _find_unit_of_steps(subject) <= max(2.5 * off, INT8 / 10), off
+
+
+def test_a_size_with_which_the_baseline_does_not_run_is_named(tmp_path: Path) -> None:
+    """Another number of groups, of a norm that the engine writes in parts: its own sizes fit no other tensor."""
+    files = []
+    for groups in (4, 2):
+        g = Graph(seed=3, opset=21)
+        x = g.input("x", g.random.standard_normal((2, 8, 6, 6)).astype(np.float32))
+        told = [g.conv(x, 8, 8, "a"), g.weight("gain", np.ones(8)), g.weight("shift", np.zeros(8))]
+        norm = g.op("GroupNormalization", told, "n", num_groups=groups)
+        files.append(g.save(tmp_path / f"{groups}.onnx", [g.conv(norm, 8, 4, "y")]))
+    report = precision_debug.compare(
+        files[1], baseline_model=files[0], run_mode="ort_fp32", baseline="ort_fp32", inputs=g.feeds
+    )
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["base"], first.evidence["target"]) == ("files_differ", 4, 2)
+    assert first.share is None  # not measured

@@ -408,7 +408,7 @@ def _rank_culprits(
             confidence="simulated" if subject.simulation else alone.method,
             introduced=make_introduced_infinite(introduced).rel_l2,
             units=make_introduced_infinite(introduced).units,
-            share=measured,
+            share=None if name in alone.unlike else measured,
             non_finite=effect.non_finite if sink.non_finite else 0,
             at=effect.at,
             amplifier=amplifier,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import BackendError
 from ..numbers.born import compute_finite_rmse
 from ..numbers.exact_sum import sum_of_squares
 from ..numbers.measure_tokens import log_probability
@@ -170,7 +171,13 @@ def carry_errors(
 
     def effects_of(names: Sequence[str]) -> tuple[Effect, ...]:
         work.go_on()
-        got = _run_with_own(subject, alone, names, candidates, sinks)
+        try:
+            got = _run_with_own(subject, alone, names, candidates, sinks)
+        except BackendError:  # sizes that what comes behind cannot have: no result is like its own
+            if len(names) > 1 or subject.bench.is_float(alone.exact.get(names[0])):
+                raise
+            alone.unlike.add(names[0])
+            return tuple(Effect(at=sink.name, share=1.0) for sink in sinks)
         return tuple(_measure_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
     def much(effects: Sequence[Effect]) -> float:
@@ -290,6 +297,8 @@ class _Errors(Mapping[str, tuple[Any, Any]]):
 
 
 def _fits(alone: Alone, name: str) -> bool:
+    if name in alone.unlike:
+        return False
     exact, wrong = alone.exact.get(name), alone.wrong.get(name)
     return exact is not None and wrong is not None and exact.shape == wrong.shape
 

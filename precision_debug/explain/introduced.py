@@ -90,6 +90,7 @@ class Alone:
     exact, wrong: the operator's result in the baseline's and in the target's arithmetic, of the same inputs.
     casts: what the target's casts to other types lose that are no rows of both sides, by their names there.
     ran: what runs of the baseline made of the own errors of some operators, by their names; see ``effects``.
+    unlike: operators that make sizes with which the baseline does not run: nothing of it is left to measure.
     """
 
     method: str
@@ -99,6 +100,7 @@ class Alone:
     wrong: KeptTensors
     host: Callable[[Any], Array] = np.asarray
     ran: dict[frozenset[str], dict[str, Any]] = field(default_factory=dict)
+    unlike: set[str] = field(default_factory=set)
 
     def exact_of(self, name: str) -> Array | None:
         """In the host's memory; None where it was not kept."""
