@@ -175,7 +175,10 @@ def _measure_left(case: Case, name: str, attributes: Mapping[str, Any]) -> float
     if measure_left_of(case, plain) > _REPRODUCED:  # it is not computed as it ran
         return None
     with np.errstate(all="ignore"):
-        return measure_left_of(case, case.wrong - (got - plain))
+        undone = case.wrong - (got - plain)
+    alike = ~np.isfinite(case.wrong) & ((case.wrong == got) | (np.isnan(case.wrong) & np.isnan(got)))
+    undone[alike] = plain[alike]  # NaN less NaN would undo nothing
+    return measure_left_of(case, undone)
 
 
 _REPRODUCED = 0.25
