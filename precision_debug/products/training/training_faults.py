@@ -81,11 +81,9 @@ class Departure:
     of value, where the model's update was ``usual``; "tiny": the model's updates over its parameters are value;
     "clipped": the total norm times ``usual``, the loss scale, is always value; "kept": gradients are added to those of
     the step before, and the norm of all is value, where it was ``usual``; "rate": the learning rate is value, and was
-    usual at most; "uphill": it is value, below 0; "setting": ``setting`` of the
-    optimiser's group of the parameter is value, which means nothing, and was usual (NaN: its first); "update": the
-    update over the
-    parameters is value, and was usual at most;
-    "changed": it was changed by value of
+    usual at most; "uphill": it is value, below 0; "setting": ``setting`` of the optimiser's group of the parameter is
+    value, which means nothing, and was usual (NaN: its first); "update": the model's update over its parameters is
+    value, and was usual at most; "changed": it was changed by value of
     its size before the step, outside of the optimiser's steps, and "state": what the optimiser keeps of it was, 1 where
     that is gone; "undecayed": of its elements ``usual`` is not changed by a decay of value.
     parameters: how many have it."""
