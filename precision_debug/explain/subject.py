@@ -659,7 +659,7 @@ def _expect_of_file(subject: Subject, name: str) -> float:
 def _find_unit_of_casts(subject: Subject, name: str) -> float:
     """Return the rounding unit of the narrower type that the target's file was converted to, where it casts to that
     between the nearest compared tensors and one; 0 where it does not, or where the mode has narrow types of its own."""
-    if subject.arithmetic not in _WIDE_TYPES or not (kind := find_converted_type(subject)):
+    if not subject.two_files or subject.arithmetic not in _WIDE_TYPES or not (kind := find_converted_type(subject)):
         return 0.0
     return unit_of(kind, None) if _find_coarsest(subject, subject.row_of[name])[1] == kind else 0.0
 
