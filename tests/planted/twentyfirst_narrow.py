@@ -60,8 +60,8 @@ def neighbours_by_student_s_kernel(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("Div", [near, total], "share"), 8, 4, "y")]
 
 
-@case("formula", "ort_bf16_sim", "square", "coarse cancellation cancels amplified stepped found_by_repair "
-      "reads_rounded", extra="square rest")  # fmt: skip
+@case("formula", "ort_bf16_sim", "square rho", "coarse cancellation cancels amplified stepped found_by_repair "
+      "reads_rounded", extra="square rest rho")  # fmt: skip
 def deviation_of_one_price_given_another(g: Graph) -> Sequence[str]:
     """sqrt(1 - rho^2) of correlations from 0.99 to 0.999: bfloat16 steps by 0.004 there."""
     rho = g.input("rho", g.random.uniform(0.99, 0.999, (6, 5)).astype(np.float32))
@@ -130,7 +130,7 @@ def depth_from_a_disparity_of_one_scale(g: Graph) -> Sequence[str]:
     return [g.dense(depth, 10, 6, "y")]
 
 
-@case("int8", "ort_int8", "c", _COARSE8, options=[*SEVEN, "--option", "per_channel=false"], offered=None,
+@case("int8", "ort_int8", "c r", _COARSE8, options=[*SEVEN, "--option", "per_channel=false"], offered=None,
       extra="c r y a ra")  # fmt: skip
 def filters_folded_with_a_dead_channel(g: Graph) -> Sequence[str]:
     """A norm of a dead channel was folded in: its filters are 150 times the others under the tensor's one scale; its
@@ -144,7 +144,8 @@ def filters_folded_with_a_dead_channel(g: Graph) -> Sequence[str]:
     return [g.conv(g.op("Relu", [c], "r"), 8, 4, "y")]
 
 
-@case("int8", "ort_int8_dynamic", "y_mm y", _COARSE8, options=SEVEN, offered=None, extra="y_mm y")  # fmt: skip
+@case("int8", "ort_int8_dynamic", "y_mm y", f"{_COARSE8} packed", options=SEVEN, offered=None,
+      extra="y_mm y")  # fmt: skip
 def rare_classes_under_one_scale(g: Graph) -> Sequence[str]:
     """A head whose last eight classes have weights of a 400th: half a step of the matrix's one scale, all 0."""
     x = g.op("Tanh", [g.dense(_fed(g, 12, 24), 24, 32, "a")], "t")

@@ -121,7 +121,8 @@ def _response(g: Graph, axes: Sequence[int]) -> Sequence[str]:
 
 
 two(_response, [2, 3], [1], "response_normed_over_channels",
-    "A global response norm (ConvNeXt V2) takes its norm over channels in place of places.", "gx", facts=["axes"])
+    "A global response norm (ConvNeXt V2) takes its norm over channels in place of places.", "gx scaled",
+    facts=["axes"])
 
 
 def _rms(g: Graph, how: str) -> Sequence[str]:
@@ -302,7 +303,7 @@ def _gru(g: Graph, how: Any) -> Sequence[str]:
 _HARD = {"activations": ["HardSigmoid", "Tanh"], "activation_alpha": [0.2, 0.0], "activation_beta": [0.5, 0.0]}
 two(_gru, _HARD, {}, "gates_of_keras_1_by_a_sigmoid", "A GRU lost its activations: gates are sigmoids in place of hard "
     "ones.", "h4", extra="h4 h", facts=["activations|HardSigmoid"])  # fmt: skip
-two(_gru, _HARD, {}, "gates_of_keras_1_in_openvino", "The same file pair, the target in OpenVINO.", "h4",
+two(_gru, _HARD, {}, "gates_of_keras_1_in_openvino", "The same file pair, the target in OpenVINO.", "h4 h",
     extra="h4 h", mode="ov_opt", facts=["activations|HardSigmoid"])  # fmt: skip
 
 

@@ -57,7 +57,8 @@ def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", *
     BUILDS[name] = target, base
     more.setdefault("extra", who)
     kind, mode = more.pop("kind", "port" if who else "healthy"), more.pop("mode", PORT)
-    case("", kind, mode, who, OTHER if who else "", base.__name__, **more)(target)
+    why = f"{OTHER} {more.pop('why', '')}" if who else ""
+    case("", kind, mode, who, why, base.__name__, **more)(target)
 
 
 def _bag(how: str) -> Any:
@@ -120,7 +121,7 @@ def _cached(how: str) -> Any:
 
 
 two("scales_of_keys_and_values_exchanged", "The 8-bit cache's keys are multiplied by the values' scale, values by "
-    "the keys'.", _cached, "own", "other", names("mul"), facts=[])  # fmt: skip
+    "the keys'.", _cached, "own", "other", names("mul") + " o/view transpose", facts=[])  # fmt: skip
 
 
 def _normed(how: str) -> Any:
@@ -150,7 +151,8 @@ def _counted(kind: Any) -> Any:
 
 
 two("running_count_that_wraps_in_a_byte", "A running count of 300 words is held in uint8: it wraps at 256.", _counted,
-    torch.int64, torch.uint8, names("cumsum") + " " + names("to", "_to_copy", "mul", "type_as"))  # fmt: skip
+    torch.int64, torch.uint8, names("cumsum") + " " + names("to", "_to_copy", "mul", "type_as"),
+    why="wrapped")  # fmt: skip
 
 
 def _looked_up(how: str) -> Any:
@@ -164,7 +166,8 @@ def _looked_up(how: str) -> Any:
 
 
 two("table_of_an_activation_read_half_a_step_aside", "A table of silu is read at the floor of its place, not the "
-    "nearest.", _looked_up, "near", "below", names("round", "floor", "index", "to", "_to_copy", "long"))  # fmt: skip
+    "nearest.", _looked_up, "near", "below", names("round", "floor", "index", "to", "_to_copy", "long")
+    + " round:to[int64]")  # fmt: skip
 
 
 def _fake(axis: int) -> Any:
@@ -252,8 +255,8 @@ _SIXTEEN = "a " + " ".join(f"a/{one}" for one in ("conv2d", "convolution", "_con
     " conv2d args_0 x _to_copy to a/input")
 
 
-@case("overflow", "overflow", "torch_autocast_fp16", _SIXTEEN, "overflow reads_rounded born", extra=f"{_SIXTEEN} "
-      + names("mul"))  # fmt: skip
+@case("overflow", "overflow", "torch_autocast_fp16", _SIXTEEN, "overflow range_inside reads_rounded born",
+      extra=f"{_SIXTEEN} " + names("mul"))  # fmt: skip
 def picture_of_sixteen_bits_under_autocast() -> Any:
     """Pixels of up to 65535 (a 16-bit TIFF) are cast to half: 65520 and more become Inf; a filter of 1e-4 follows."""
     torch.manual_seed(2111)
@@ -392,6 +395,9 @@ def _stepped(loss: Any, optimiser: Any = None) -> Any:
 
 
 _STEMS = ("smooth_l1_loss", "huber_loss")
+_BEHIND = "backward/tanh/tanh_backward backward/b/addmm/mm#2 backward/b/addmm/sum"
+"""Where the stretches end that hold the loss' gradient."""
+
 _LOSS = names(*_STEMS, *(f"loss/{one}" for one in (*_STEMS, "mean")), "mean", "loss")
 
 
@@ -404,7 +410,7 @@ def _robust(how: str) -> Any:
 
 
 two("huber_in_place_of_a_smooth_l1", "smooth_l1 with beta 0.1 became huber with delta 0.1: a tenth of the loss.",
-    _robust, "smooth", "huber", _LOSS, kind="training", options=BACK)  # fmt: skip
+    _robust, "smooth", "huber", f"{_LOSS} {_BEHIND}", kind="training", options=BACK)  # fmt: skip
 
 
 def _binary(how: str) -> Any:
