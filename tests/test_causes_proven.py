@@ -205,7 +205,7 @@ def test_what_an_error_grows_to_is_measured_with_it_alone(last: Any, times: floa
         feeds={"x": x}, operators=lambda: (chain, None), showing=lambda hook: hook, bench=HostWorkbench(), rounded=(),
         baseline=chain,
     )  # fmt: skip
-    alone: Any = SimpleNamespace(**tensors, ran={})
+    alone: Any = SimpleNamespace(**tensors, ran={}, unlike=set())
     assert measure_growth(subject, alone, "a", "y") == pytest.approx(times, rel=0.2)
     assert measure_growth(subject, alone, "y", "y") is None
 
@@ -226,7 +226,8 @@ def test_errors_that_were_put_into_a_run_once_are_not_put_again(
         baseline=SimpleNamespace(replacer=chain),
     )  # fmt: skip
     exact = {"a": x * 2, "b": x * 2 + 1}
-    alone: Any = SimpleNamespace(exact=exact, wrong={name: one * 1.01 for name, one in exact.items()}, ran={})
+    alone: Any = SimpleNamespace(exact=exact, wrong={name: one * 1.01 for name, one in exact.items()},
+                               ran={}, unlike=set())
     plain = {"y": np.sqrt(x * 2 + 1)}
     sinks = [effects.Sink(name="y", squared=1.0, size=1.0, is_output=True)]
     work: Any = SimpleNamespace(go_on=lambda: None, runs=8)
@@ -254,11 +255,12 @@ def test_what_a_run_shows_does_not_hang_on_what_was_asked_of_the_one_before() ->
     tensors = {"exact": {"a": x * 2}, "wrong": {"a": x * 3}}
     sinks = {name: effects.Sink(name=name, squared=1.0, size=1.0, is_output=True) for name in ("a", "y")}
     plain = {"a": x * 2, "y": np.sqrt(x * 2)}
-    asked, alone = [[*sinks.values()], [sinks["y"]], [*sinks.values()]], SimpleNamespace(**tensors, ran={})
+    asked, alone = [[*sinks.values()], [sinks["y"]], [*sinks.values()]], SimpleNamespace(
+        **tensors, ran={}, unlike=set())
     for one in asked:
         said, fresh = (
             effects.carry_errors_together(subject, ran, ["a"], ["a"], one, plain)  # type: ignore[arg-type]
-            for ran in (alone, SimpleNamespace(**tensors, ran={}))
+            for ran in (alone, SimpleNamespace(**tensors, ran={}, unlike=set()))
         )  # fmt: skip
         assert said == fresh
 
