@@ -21,7 +21,7 @@ def find_constant_behind(case: Case) -> dict[str, Any]:
     if subject is None:
         return {}
     found = find_file_difference(subject, case.name, dataclasses.replace(case, subject=subject))
-    return found if "left" in found else {}
+    return found if found.get("left") is not None else {}  # None: not measured
 
 
 def _without_what_is_fixed(subject: Subject, name: str) -> Subject | None:

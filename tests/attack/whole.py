@@ -78,7 +78,7 @@ def _fix(random_: random.Random, text: Callable[[], str]) -> Fix:
         verified=random_.choice((None, True, False)), error=1e-3, milliseconds=1.0, bytes=9, note=text(),
     )  # fmt: skip
     return Fix(
-        state=random_.choice(_STATES), kept=(unit,), joined=(unit,), units=9, unit=random_.choice(("operator", text())),
+        state=random_.choice(_STATES), kept=(unit,), units=9, unit=random_.choice(("operator", text())),
         evaluations=3, on_engine=2, again=1, builds=2, simulation=text(), before=0.5, after=1e-3, limit=Reason(text()),
         samples=2, held_out=1, held=1, trade=(TradePoint(what=text(), kept=1, error=0.1, passes=True),),
         artefacts=(artefact,), obeyed=(text(),), settings={text(): [text()]}, notes=(Reason(text()),),
