@@ -179,9 +179,16 @@ def _resnet18() -> Any:
 
 
 def _mobilenet_v3() -> Any:
-    from paddle.vision.models import mobilenet_v3_small
+    """Each kind of MobileNetV3-small's blocks once: squeezed or not, either activation, with and without a stride and
+    a sum. Its eleven blocks repeat them."""
+    from paddle.vision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
 
-    return mobilenet_v3_small(pretrained=False)
+    blocks = (
+        (16, 3, 16, 16, True, "relu", 2), (16, 3, 72, 24, False, "relu", 2), (24, 3, 88, 24, False, "relu", 1),
+        (24, 5, 96, 40, True, "hardswish", 2), (40, 5, 120, 48, True, "hardswish", 1),
+        (48, 5, 144, 48, True, "hardswish", 1),
+    )  # fmt: skip
+    return MobileNetV3([InvertedResidualConfig(*block, 1.0) for block in blocks], last_channel=128, num_classes=100)
 
 
 MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {

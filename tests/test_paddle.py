@@ -101,9 +101,9 @@ def raw_hooks(path: Path, mode: str) -> list[tuple[str, str, np.ndarray]]:
 
 # share of the baseline's tensors that are compared, as measured with paddlepaddle 3.3.1; a fall is a loss of sight
 SHARES = {
-    ("legacy", "resnet18"): (0.70, 0.29, 0.23), ("legacy", "mobilenet_v3"): (0.85, 0.51, 0.40),
+    ("legacy", "resnet18"): (0.70, 0.29, 0.23), ("legacy", "mobilenet_v3"): (0.82, 0.50, 0.44),
     ("legacy", "encoder"): (0.79, 0.52, 0.44), ("pir", "resnet18"): (1.0, 0.34, 0.34),
-    ("pir", "mobilenet_v3"): (0.99, 0.41, 0.41), ("pir", "encoder"): (1.0, 0.44, 0.44),
+    ("pir", "mobilenet_v3"): (1.0, 0.41, 0.41), ("pir", "encoder"): (1.0, 0.44, 0.44),
 }  # fmt: skip
 
 
