@@ -35,6 +35,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# torch.compile reads from the processor what it can do; it would compile and load a program of each width, too, and
+# anew in each checkout: 7 CPU seconds of a run. The kernels that tests compile for that width say as much.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 # Files that take longest begin, so that no core waits for the last of them: a worker runs a file at a time. By CPU
 # seconds; those with frameworks are among them, since in the alphabet most of these stand at the end.
