@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper
 from planted.onnx_faults import Graph
 from planted.twentieth_onnx import CASES
+from planted.twentyfirst_narrow import CASES as NARROW
 
 import precision_debug
 
@@ -19,7 +20,7 @@ pytest.importorskip("onnxruntime.quantization")
 
 def find_first(folder: Path, name: str) -> tuple[Path, Any]:
     """A case's file and its first culprit."""
-    one = next(one for one in CASES if one.name == name)
+    one = next(one for one in (*CASES, *NARROW) if one.name == name)
     model, _, feeds = one.make(folder)
     options = dict(word.split("=") for word in one.options if "=" in word)
     report = precision_debug.compare(model, run_mode=one.mode, inputs=feeds, **options)
@@ -69,3 +70,22 @@ def test_a_scale_that_unlike_channels_share_is_why_and_not_the_type(tmp_path: Pa
     assert (first.name, first.cause) == ("h", "outlier_channel")
     assert (first.evidence["several"], first.evidence["axis"]) == ("w", 1)
     assert first.evidence["left"] < 0.7
+
+
+@pytest.mark.parametrize(("levels", "fits"), [(1, 1), (3, 3), (0, 0)])
+def test_numbers_that_another_scale_of_the_type_holds_exactly_are_told(levels: int, fits: int, tmp_path: Path) -> None:
+    """Of -1, 0 and 1, or of -3 to 3, times a number for each column; ONNX Runtime's scale is the largest / 8."""
+    pytest.importorskip("onnxruntime.quantization.matmul_nbits_quantizer")
+    g = Graph(seed=12)
+    x = g.input("x", g.random.normal(size=(4, 128)).astype(np.float32))
+    plain = g.random.integers(-levels, levels + 1, (128, 32)) if levels else g.random.normal(size=(128, 32))
+    g.weight("w", plain * g.random.uniform(0.05, 0.2, 32))
+    model = g.save(tmp_path / "m.onnx", [g.op("MatMul", [x, "w"], "y")])
+    report = precision_debug.compare(model, run_mode="ort_int4", inputs=g.feeds, atol=1e-3, rtol=1e-3)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause) == ("y", "coarse")
+    assert first.evidence.get("fits", 0) == fits
+    if fits:
+        assert first.evidence["weight"] == "w"
+        assert first.evidence["left"] < 1e-3

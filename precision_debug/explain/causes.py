@@ -469,7 +469,7 @@ def _cause_in_integers(one: _Operator) -> Told | None:
             code, evidence = _cause_of_inner_tensor(one.subject, inner, values)
     if code != "coarse":
         return code, evidence
-    if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
+    if evidence.keys() & {"steps", "fits"} or not np.ptp(one.wrong):  # the nearest: nothing but the grid is to blame
         return code, {**evidence, "units": one.found.units}
     if cancelled := subtracts(one.subject, one.name):  # of what it reads each is on a grid of its own size
         return "cancels", {**cancelled, "factor": one.found.units or cancelled["factor"]}

@@ -27,6 +27,7 @@ from .undo import (
     LEFT,
     Case,
     find_coarse_constant,
+    find_fitting_steps,
     find_saturating_sums,
     measure_left_in_places,
     measure_left_without,
@@ -108,6 +109,8 @@ def find_grid_cause(case: Case) -> Told:
         return _CAUSE, first if joint is None else {**first, "left": min(joint, first.get("left", joint))}
     if shared := _find_shared_scale(case):
         return _CAUSE, shared
+    if fitting := find_fitting_steps(case):
+        return "coarse", fitting
     return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step_of(case))}
 
 

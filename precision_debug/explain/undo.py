@@ -22,7 +22,7 @@ from ..protocols import TellsOtherwise
 from ..reasons import say
 from ..records import TensorMeta
 from .forms import find_form
-from .held_constants import find_held_constant
+from .held_constants import find_held_constant, has_one_scale
 from .introduced import Alone
 from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
 from .subject import Subject
@@ -35,6 +35,7 @@ __all__ = [
     "count_below",
     "find_amplified_constant",
     "find_coarse_constant",
+    "find_fitting_steps",
     "find_saturating_sums",
     "find_tiny_constant",
     "list_source_names",
@@ -637,6 +638,27 @@ def find_coarse_constant(case: Case) -> dict[str, Any]:
     return found
 
 
+def find_fitting_steps(case: Case) -> dict[str, Any]:
+    """Return a constant whose numbers are few whole steps, of one size or of one a column, and that a quantiser
+    rounded to steps of another size, which makes the operator's error; {} where there is none."""
+    for weight, values in case.constants.items():
+        held = find_held_constant(case.subject, case.name, weight, values)
+        if held is None or values.ndim != 2 or not np.isfinite(values).all():
+            continue
+        largest = np.abs(values).max(axis=None if has_one_scale(case.subject, case.name, weight, values) else 0)
+        steps = np.abs(values) / np.maximum(largest, np.finfo(np.float32).tiny)
+        fits = next((n for n in _FEW_STEPS if _are_whole(n * steps[:_FEW_ROWS]) and _are_whole(n * steps)), 0)
+        undone = case.without_error_of({weight: held}) if fits else None
+        left = None if undone is None else measure_left_of(case, undone)
+        if left is not None and left <= LEFT:
+            return {"weight": weight, "fits": fits, "left": left}
+    return {}
+
+
+def _are_whole(values: Array) -> bool:
+    return bool((np.abs(values - np.round(values)) < _BESIDE).all())
+
+
 def _undo_stored_constants(case: Case, evidence: Evidence) -> Array | None:
     """Return every constant exact again that the target's file holds in a narrower type; None where an engine may have
     folded some of them into others, in that type, which nobody can undo from outside."""
@@ -654,6 +676,15 @@ def _undo_weight_rounding(case: Case, evidence: Evidence) -> Array | None:
     pair = find_weights_in_few_bits(case.subject, case.name).get(evidence["weight"])
     return None if pair is None else case.without_error_of({evidence["weight"]: pair[1].astype(np.float32, copy=False)})
 
+
+_FEW_STEPS = range(1, 8)
+"""Whole steps up to which numbers of both signs fit in 4 bits, and so in more."""
+
+_FEW_ROWS = 64
+"""Rows that are looked at before all are: most constants fit no step."""
+
+_BESIDE = 1e-3
+"""Part of a step that a number may lie beside it, as float32 and its scale round it."""
 
 _FOLDED = 4.0
 """Roundings that constants bring which were rounded, and multiplied, and rounded again: two of each, added up."""

@@ -767,10 +767,16 @@ CAUSES: Mapping[str, Cause] = {
                 "`{source}` is cast to {cast}, which is too coarse: that alone makes an error of {error} (Rel L2)",
                 "`{source}` 转为 {cast}，精度不足：仅此一步的相对 L2 误差就有 {error}",
             ),
+            "fits": Wording(
+                "its constant {weight} is rounded by a scale that does not fit: its numbers are whole multiples (up to"
+                " {fits} times, of either sign) of one number for each scale, which this type holds exactly",
+                "其常量 {weight} 的缩放因子不合适：每个缩放因子所辖的数均为同一数的整数倍（至多 ±{fits} 倍），"
+                "该类型可精确表示",
+            ),
         },
         evidence={
             "units": _FIGURE, "steps": _COUNT, "step": _FIGURE, "cast": _TEXT, "source": _TEXT, "error": _FIGURE,
-            "before": _COUNT, "after": _COUNT,
+            "before": _COUNT, "after": _COUNT, "fits": _COUNT, "weight": _TEXT,
         },
         unproven=True,
     ),
