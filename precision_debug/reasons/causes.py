@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from .cause import THINGS, Cause, Kind
 from .engine_causes import ENGINE_CAUSES
 from .quantised_causes import QUANTISED_CAUSES
+from .range_causes import RANGE_CAUSES
 from .reason import Wording
 from .step_causes import STEP_CAUSES
+from .whole_causes import WHOLE_CAUSES
 
 __all__ = ["CAUSES", "DO_ABOUT_CAUSES", "WORDINGS"]
 
@@ -174,150 +176,7 @@ CAUSES: Mapping[str, Cause] = {
         ),
         mended=False,
     ),
-    "overflow": Cause(
-        undone=Wording(
-            "with a wider exponent for the results beyond the type's range",
-            "若对超出该类型范围的结果使用更宽的指数",
-        ),
-        gradient="above",
-        en="overflow", zh="上溢",
-        do="Keep the operator in FP32 or BF16, or scale its inputs down.",
-        do_zh="将该算子保留为 FP32 或 BF16，或缩小其输入。",
-        why=Wording(
-            "overflow, its results reach {largest}, above the type's maximum of {limit}"
-            " ({count} {count:element|elements})",
-            "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
-        ),
-        instead={
-            "cut": Wording(
-                "`{source}` is cut off where it is cast to {cast}: {count} {count:element|elements}, up to"
-                " {largest}, {count:is|are} above that"
-                " type's maximum of {limit} and become it",
-                "`{source}` 转为 {cast} 时被截断：{count} 个元素（最大 {largest}）超过该类型的最大值"
-                " {limit}，变为该最大值",
-            ),
-            "cast": Wording(
-                "overflow where `{source}` is cast to {cast}: {count} {count:element|elements}, up to {largest},"
-                " {count:is|are} above that type's"
-                " maximum of {limit}",
-                "`{source}` 转为 {cast} 时上溢：{count} 个元素（最大 {largest}）超过该类型的最大值 {limit}",
-            ),
-            "inner": Wording(
-                "the operators that the engine runs as one overflow inside: `{inner}` reaches {largest} in the"
-                " baseline's run, above the type's maximum of {limit} ({count} {count:element|elements})",
-                "引擎合并运行的算子在内部上溢：在基线的运行中 `{inner}` 达到 {largest}，"
-                "而该类型最大为 {limit}（{count} 个元素）",
-            ),
-        },
-        evidence={
-            "largest": _FIGURE, "limit": _FIGURE, "count": _COUNT, "cast": _TEXT, "source": _TEXT, "cut": _ANY,
-            "inner": _TEXT,
-        },
-        out_of_range="above",
-    ),
-    "weight_overflow": Cause(
-        undone=Wording(
-            "with the large numbers of that constant as the model has them",
-            "若该常量的大数值与模型一致",
-        ),
-        en="a constant overflows", zh="常量上溢",
-        do="Keep the readers of the constant in FP32 or BF16, or scale it.",
-        do_zh="将读取该常量的算子保留为 FP32 或 BF16，或缩放该常量。",
-        why=Wording(
-            "its constant {weight} reaches {largest}, above the type's maximum of {limit}",
-            "其常量 {weight} 达到 {largest}，而该类型最大为 {limit}",
-        ),
-        evidence={"weight": _TEXT, "largest": _FIGURE, "limit": _FIGURE},
-        out_of_range="above",
-    ),
-    "range_inside": Cause(
-        undone=Wording(
-            "with those results as they are without an infinity on the way",
-            "若这些结果的计算途中不出现无穷大",
-        ),
-        gradient="above",
-        en="overflow inside the operator", zh="算子内部上溢",
-        do="Keep the operator in FP32, or scale its inputs down first.",
-        do_zh="将该算子保留为 FP32，或先缩小其输入。",
-        instead={
-            "gone": Wording(
-                "overflow inside the operator: {gone} results that the type can hold became 0, whole rows at once,"
-                " because their divisor exceeds {limit}",
-                "算子内部上溢：有 {gone} 个该类型可以表示的结果整行变为 0，因其除数超过 {limit}",
-            ),
-            "read": Wording(
-                "overflow of what it reads: its inputs reach {read}, above the type's maximum of {limit}, and are"
-                " infinite in it",
-                "输入上溢：其输入达到 {read}，超过该类型的最大值 {limit}，在该类型中为无穷大",
-            ),
-        },
-        why=Wording(
-            "overflow inside the operator: inputs up to {largest} exceed {limit} when squared, summed or exponentiated",
-            "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
-        ),
-        evidence={"largest": _FIGURE, "limit": _FIGURE, "gone": _COUNT, "read": _FIGURE},
-        out_of_range="above",
-    ),
-    "underflow": Cause(
-        undone=Wording(
-            "with the results below the type's normal range restored",
-            "若恢复低于该类型正规范围的结果",
-        ),
-        gradient="below",
-        en="underflow", zh="下溢",
-        do="Keep the operator in FP32 or BF16, or scale its inputs up.",
-        do_zh="将该算子保留为 FP32 或 BF16，或放大其输入。",
-        why=Wording(
-            "underflow, {lost} {lost:result|results} below the type's smallest value became 0 ({share} of the tensor)",
-            "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
-        ),
-        instead={
-            "digits": Wording(
-                "underflow, {digits} {digits:result|results} below the type's smallest normal number, {smallest}, lose"
-                " digits ({share} of the tensor)",
-                "下溢，{digits} 个结果小于该类型的最小正规数 {smallest}，因而丢失有效位（占张量的 {share}）",
-            ),
-            "cast": Wording(
-                "underflow where `{source}` is cast to {cast}: {share} of it becomes 0 ({lost}"
-                " {lost:element|elements}), because that"
-                " type's smallest number is {smallest}",
-                "`{source}` 转为 {cast} 时下溢：其中 {share}（{lost} 个元素）变为 0，因为该类型的最小值为 {smallest}",
-            )
-        },
-        evidence={
-            "lost": _COUNT, "digits": _COUNT, "share": _SHARE, "smallest": _FIGURE, "cast": _TEXT, "source": _TEXT,
-        },
-        out_of_range="below",
-    ),
-    "weight_underflow": Cause(
-        undone=Wording(
-            "with the tiny numbers of that constant as the model has them",
-            "若该常量的微小数值与模型一致",
-        ),
-        en="a constant underflows", zh="常量下溢",
-        do="Use a larger epsilon, or keep the operator that reads it in FP32.",
-        do_zh="用更大的 epsilon，或将读取它的算子保留为 FP32。",
-        why=Wording(
-            "its constant {weight} (an epsilon?), {value}, is below the type's smallest value, {smallest}",
-            "其常量 {weight}（epsilon？）为 {value}，小于该类型可表示的最小值 {smallest}",
-        ),
-        instead={
-            "elements": Wording(
-                "{count} of the {elements} numbers of its constant {weight}, around {value},"
-                " {count:is|are} below the type's smallest value, {smallest}",
-                "其常量 {weight} 的 {elements} 个数中有 {count} 个（约 {value}）小于该类型可表示的最小值 {smallest}",
-            ),
-            "off": Wording(
-                "its constant {weight}, around {value}, is below the type's smallest normal number, {smallest}, and"
-                " loses digits there: it is off by {off} (Rel L2)",
-                "其常量 {weight}（约 {value}）小于该类型的最小正规数 {smallest}，因而丢失有效位：相对 L2 误差 {off}",
-            )
-        },
-        evidence={
-            "weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE, "off": _FIGURE, "count": _COUNT, "elements": _COUNT,
-        },
-        out_of_range="below",
-    ),
+    **RANGE_CAUSES,
     **QUANTISED_CAUSES,
     "inside_body": Cause(
         en="inside a body that was not seen", zh="出自未能查看的子图",
@@ -581,92 +440,7 @@ CAUSES: Mapping[str, Cause] = {
         ),
         evidence={"weight": _TEXT, "count": _COUNT},
     ),
-    "wrapped": Cause(
-        en="whole numbers wrap around", zh="整数回绕",
-        do="Keep these numbers in their own type, or within the narrower one.",
-        do_zh="保留这些数原来的类型，或使其在较窄类型的范围内。",
-        why=Wording(
-            "{count} of its {elements} whole numbers, up to {largest}, are beyond {type} and wrap around",
-            "其 {elements} 个整数中有 {count} 个（最大为 {largest}）超出 {type} 并回绕",
-        ),
-        instead={
-            "cut": Wording(
-                "its constant {constant}, {value}, is beyond {type} and held as {cut}: computed with that in {type},"
-                " which wraps around, {count} of its {elements} whole numbers differ as they do in the target",
-                "其常量 {constant}（{value}）超出 {type}，被存为 {cut}：以此在会回绕的 {type} 中计算，"
-                "其 {elements} 个整数中有 {count} 个的差异与目标中一致",
-            ),
-            "end": Wording(
-                "{count} of its {elements} whole numbers, up to {largest}, are beyond {type} and all become {end}",
-                "其 {elements} 个整数中有 {count} 个（最大为 {largest}）超出 {type}，均变为 {end}",
-            ),
-        },
-        evidence={
-            "count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT, "constant": _TEXT, "value": _COUNT,
-            "cut": _COUNT, "end": _COUNT,
-        },
-    ),
-    "whole_in_float32": Cause(
-        en="whole numbers are divided in float32", zh="整数以 float32 相除",
-        of_whole_numbers=True,
-        do="Divide them where whole numbers stay whole, or keep them below 16,777,216.",
-        do_zh="在以整数计算之处相除，或使其小于 16,777,216。",
-        why=Wording(
-            "{count} of its {elements} whole numbers differ exactly as float32 makes them of numbers up to {largest},"
-            " of which it holds those up to 16,777,216",
-            "其 {elements} 个整数中有 {count} 个与以 float32 计算（输入最大为 {largest}）所得完全相同，"
-            "而 float32 只能准确保存到 16,777,216",
-        ),
-        instead={
-            "type": Wording(
-                "{count} of its {elements} whole numbers differ exactly as float32 makes them of numbers up to"
-                " {largest} that wrap around in {type}",
-                "其 {elements} 个整数中有 {count} 个与以 float32 计算"
-                "（输入最大为 {largest}，在 {type} 中回绕）所得完全相同",
-            ),
-            "divides": Wording(
-                "the whole numbers of `{divides}` are divided in float32: {count} of its {elements} numbers differ"
-                " exactly as that makes them of numbers up to {largest}",
-                "`{divides}` 的整数以 float32 相除："
-                "其 {elements} 个数中有 {count} 个与由此（输入最大为 {largest}）所得完全相同",
-            ),
-        },
-        evidence={"count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT, "divides": _TEXT},
-    ),
-    "flips": Cause(
-        en="decisions flip", zh="判定翻转",
-        of_whole_numbers=True,
-        do="Check what is decided here, and keep the operators that compute it in FP32.",
-        do_zh="看此处作出的判定；将算出它的算子保留为 FP32。",
-        why=Wording(
-            "{count} of {elements} results, whole numbers or truth values, differ on the same inputs",
-            "相同输入下 {elements} 个整数或布尔结果中有 {count} 个不同",
-        ),
-        instead={
-            "margin": Wording(
-                "ordinary rounding, behind which {count} of {elements} choices of {amplifier_type} `{amplifier}` flip:"
-                " its scores there are {margin} apart at most in the baseline, and off by up to {off} in the target",
-                "普通舍入误差，其后 {amplifier_type} `{amplifier}` 的 {elements} 个选择中有 {count} 个改变：这些选择的"
-                "分数在基线中至多相差 {margin}，而在目标中偏差可达 {off}",
-            ),
-            "off": Wording(
-                "ordinary rounding, behind which {count} of {elements} decisions of {amplifier_type} `{amplifier}`,"
-                " whose inputs there are off by up to {off}, flip",
-                "普通舍入误差，其后 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变，"
-                "其输入在这些位置的偏差可达 {off}",
-            ),
-            "amplifier": Wording(
-                "ordinary rounding, behind which {count} of {elements} decisions of {amplifier_type} `{amplifier}`"
-                " flip",
-                "普通舍入误差，其后 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变",
-            ),
-        },
-        evidence={
-            "count": _COUNT, "elements": _COUNT, "amplifier": _TEXT, "amplifier_type": _TEXT, "margin": _FIGURE,
-            "off": _FIGURE,
-        },
-        unproven=True,
-    ),
+    **WHOLE_CAUSES,
     "other_arithmetic": Cause(
         en="the target computes something else", zh="目标的计算不同",
         do="Compare what both sides compute here.", do_zh="对照两侧在此处的运算。",
