@@ -19,7 +19,9 @@ from precision_debug.explain.subject import _find_unit_of_steps
 from precision_debug.explain.units import INT8
 from precision_debug.explain.unsteady import Unsteady, blame_unsteady
 from precision_debug.numbers.narrowing import narrow_type, round_values
+from precision_debug.reasons import say
 from precision_debug.records import Culprit, Row, Status
+from precision_debug.report.blame import group_by_constant
 from precision_debug.report.model import Report
 
 pytest.importorskip("onnxruntime")
@@ -312,3 +314,7 @@ def test_a_size_with_which_the_baseline_does_not_run_is_named(tmp_path: Path) ->
     first = report.explanation.culprits[0]
     assert (first.cause, first.evidence["base"], first.evidence["target"]) == ("files_differ", 4, 2)
     assert first.share is None  # not measured
+    named = report.explanation.culprits  # the shape that is made of the same number, too
+    assert (len(named), len(group_by_constant(named))) == (2, 1)
+    of_each = [dataclasses.replace(one, evidence={**one.evidence, "what": say("an_attribute")}) for one in named]
+    assert len(group_by_constant(of_each)) == 2  # an operator has its attributes by itself

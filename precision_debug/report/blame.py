@@ -11,7 +11,7 @@ from ..explain import LEAST, bound_hidden_share, bound_of_many
 from ..explain.criteria import HALF, LITTLE
 from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
-from ..reasons import Text, same
+from ..reasons import Text, same, say
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
@@ -30,6 +30,7 @@ __all__ = [
     "describe_culprit",
     "describe_expectation",
     "diffuse_sentence",
+    "group_by_constant",
     "name_ranks",
     "named_culprits",
     "sentence_of",
@@ -121,6 +122,15 @@ _CONFIDENCE = {
 def named_culprits(report: Report) -> tuple[Culprit, ...]:
     """Return the culprits that were named, worst first."""
     return report.explanation.culprits if report.explanation is not None else ()
+
+
+def group_by_constant(culprits: Sequence[Culprit]) -> list[list[Culprit]]:
+    """Return them in their order, each with those after it of which the same is told of the same constant."""
+    groups: dict[Any, list[Culprit]] = {}
+    for place, one in enumerate(culprits):
+        constant = one.evidence.get("weight") or one.evidence.get("what") == say("a_constant")
+        groups.setdefault((one.cause, _cause_text(one).en) if constant else place, []).append(one)
+    return [*groups.values()]
 
 
 def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None) -> Text:
@@ -273,16 +283,21 @@ def blame(report: Report) -> Section:
         return Section(key="culprits", title=title)
     lines: list[tuple[Cell, ...]] = []
     rows = {row.name: row for row in report.rows}
-    for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
+    groups = group_by_constant(explanation.culprits)
+    for place, (culprit, *others) in enumerate(groups[:_SHOWN], 1):
         row = rows.get(culprit.name)
         label = Cell(text=same(f"{place}. {_shorten_name(culprit.name)}"), row=_index_of(row))
         lines.append((label, plain_cell(describe_culprit(report, culprit))))
         lines.append(
             (plain_cell(same("")), plain_cell(_evidence_sentence(culprit, row, _fails_first(report, culprit))))
         )
+        if others:
+            names = ", ".join(f"`{one.name}`" for one in others)
+            too = Text(f"the same constant makes the error of {names}, too", f"同一常量也造成 {names} 的误差")
+            lines.append((plain_cell(same("")), plain_cell(too)))
         if place == 1:  # what to do stands with the first: nobody should have to look for it below the others
             lines += suggest_for_culprits(report)
-    more = len(explanation.culprits) - _SHOWN
+    more = len(groups) - _SHOWN
     if more > 0:
         lines.append((plain_cell(same("")), plain_cell(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
     if not lines and (text := _no_culprit_sentence(report)) is not None:

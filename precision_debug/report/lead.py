@@ -15,6 +15,7 @@ from .blame import (
     blame,
     describe_culprit,
     diffuse_sentence,
+    group_by_constant,
     named_culprits,
     shared_error_sentence,
 )
@@ -62,8 +63,8 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
             sentences.insert(0, shared)
         if (tried := describe_tried(report)) is not None:
             sentences.append(tried)
-        if len(named) > 1:
-            more = count(len(named) - 1)
+        if (others := len(group_by_constant(named)) - 1) > 0:
+            more = count(others)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
         if decided is not None:  # whoever made the scores wrong comes before what they turned
             sentences.insert(0 if are_culprits_harmless(report) else 1, decided)
