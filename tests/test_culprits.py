@@ -293,6 +293,8 @@ def test_one_operator_of_a_loop_is_one_culprit_with_the_shares_of_all_iterations
     assert list(tenth) == ["x@1"]
     early = accused({"x@0": 0.05, "x@1": 0.4, "x@2": 0.4}, {}, errors, graph=graph)
     assert list(early) == ["x@0"]  # a tenth of the largest is enough
+    turned = accused({"x@2": 0.2, "x@1": 0.2, "x@0": 0.2}, {}, errors, graph=graph)
+    assert list(turned) == ["x@0"]  # in whatever order they were tried
     whole = accused({"x@0": 0.6, "x@1": 0.6}, {}, errors, graph=graph)
     assert whole["x@0"].share == pytest.approx(1.2)  # as it was measured
 
@@ -618,6 +620,12 @@ def test_where_nothing_grows_much_it_is_told_where_the_error_shows() -> None:
     assert (found.amplifier, found.fails_first) == ("c", "c")
     far = accused({"a": 0.9}, {"a": 100.0}, errors, out=0.05, graph=graph)["a"]
     assert far.amplifier == ""  # its own error is enough
+
+
+@pytest.mark.parametrize(("first", "told"), [("c", "c"), ("z", "b"), ("", "b")])
+def test_the_comparisons_first_failing_tensor_is_told_where_it_is_behind_the_author(first: str, told: str) -> None:
+    errors = {"a": 1e-4, "b": 0.02, "c": 0.09, "y": 0.09}
+    assert accused({"a": 0.9}, {"a": 100.0}, errors, first=first)["a"].fails_first == told
 
 
 def test_where_no_tensor_is_out_of_bounds_nothing_fails_first() -> None:

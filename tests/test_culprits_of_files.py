@@ -217,3 +217,15 @@ def test_a_weight_of_another_scale_is_told_whatever_its_share(
     monkeypatch.setattr(culprits, "holds_another_scale", lambda _subject, name: name == "a")
     monkeypatch.setattr(culprits, "find_cause", lambda *_, **__: ("scale", evidence, ("a",)))
     assert bool(accused({"a": share}, {"a": 1.0})) is named
+
+
+def test_a_net_of_readers_is_gone_through_once() -> None:
+    """Thirty forks that join again have a thousand million ways through."""
+    graph: dict[str, tuple[str, ...]] = {"a": ()}
+    last = "a"
+    for number in range(30):
+        graph |= {f"p{number}": (last,), f"q{number}": (last,), f"l{number}": (f"p{number}", f"q{number}")}
+        last = f"l{number}"
+    graph |= {"z": (), "y": (last, "z")}
+    found = of_two_files(dict.fromkeys(graph, OFF) | {last: ALIKE}, graph, outputs={"y": None})
+    assert list_candidates(found, alone_of({"a": 7.0}), []) == []

@@ -821,3 +821,90 @@ def test_a_fix_and_a_search_judge_a_run_alike_but_for_what_was_asked_for() -> No
     judged = [search.judged(model.units, kept, silent, every=every, silent=some).passes
               for every, some in ((False, False), (True, False), (False, True))]  # fmt: skip
     assert judged == [False, True, True]
+
+
+@pytest.mark.parametrize(("most", "asked", "runs"), [(6, 0, 6), (7, 1, 4), (12, 1, 9)])
+def test_another_comparison_takes_the_place_of_three_sets(most: int, asked: int, runs: int) -> None:
+    """Where four are left: then one more may be run than it is worth."""
+    calls: list[tuple[str, ...]] = []
+    model = Model(lambda kept, _at: 1e-3 if len(kept) == 200 else 0.3 if "n4" in kept else BEFORE, count=200)
+    found = model.fix(4, again=lambda kept: calls.append(kept) or [], most=most, ranking=groups(*range(200)))
+    assert (len(calls), found.runs, found.state) == (asked, runs, "none")
+
+
+def test_what_leaves_an_error_is_made_smaller_where_it_is_the_better_trade() -> None:
+    """Fourteen of twenty mend it and give up most; of three that leave a little, two do the same."""
+
+    def error(kept: frozenset[str], _at: int) -> float:
+        return 1e-3 if kept >= {*keys(*range(14))} else 0.04 if kept >= {"n0", "n1"} else BEFORE
+
+    found = Model(error, count=20).fix(*range(6), ranking=groups(*range(20)), most=30)
+    assert (found.keys, found.state) == (keys(0, 1), "lessened")
+    assert [one.keys for one in found.beside] == [keys(*range(14))]
+
+
+@pytest.mark.parametrize(
+    ("needed", "promised", "most", "kept", "runs"),
+    [
+        ((4,), (4, 6), 12, (4,), 5), ((4, 6), (4, 6), 12, (4, 6), 6), ((4,), (4, 6), 11, (4, 6), 4),
+        ((4,), range(0, 12, 2), 30, (4,), 13),
+        ((4,), range(0, 14, 2), 30, range(0, 14, 2), 9),  # seven are not tried one by one
+    ],
+)  # fmt: skip
+def test_what_one_calibration_needs_is_left_out_where_a_new_one_does_without(
+    needed: Sequence[int], promised: Sequence[int], most: int, kept: Sequence[int], runs: int
+) -> None:
+    model = Model(needs(*needed), rough=needs(*promised), count=40)
+    found = model.fix(*promised, most=most)
+    assert (found.keys, found.state, found.runs) == (keys(*kept), "mended", runs)
+
+
+def test_a_part_that_does_not_do_so_again_takes_no_sets_place() -> None:
+    times: dict[frozenset[str], int] = {}
+
+    def error(kept: frozenset[str], _at: int) -> float:
+        times[kept] = times.get(kept, 0) + 1
+        return 1e-3 if kept >= {"n4", "n6"} or (kept == {"n4"} and times[kept] < 2) else BEFORE
+
+    model = Model(error, rough=needs(4, 6))
+    found = model.fix(4, 6)
+    assert (found.keys, found.state, found.runs) == (keys(4, 6), "mended", 5)
+
+
+def test_of_what_only_lessens_it_once_it_is_pasted_the_least_error_is_offered() -> None:
+    """The comparison's own calibration promised a mend of each."""
+
+    def error(kept: frozenset[str], _at: int) -> float:
+        return 0.2 if kept == {"n4"} else 0.1 if "n4" in kept else BEFORE
+
+    found = Model(error, rough=needs(4)).fix(4)
+    assert (found.keys, found.state, found.after) == (keys(4, 5), "lessened", 0.1)
+    same = Model(needs(4, left=0.1), rough=needs(4))
+    found = same.fix(4)
+    assert (found.keys, found.state, found.after, found.runs) == (keys(4), "lessened", 0.1, 5)
+    assert len(same.runs) == 9
+
+
+def test_an_engine_of_regions_is_built_anew_for_no_second_search() -> None:
+    """Its one calibration is believed, whatever it is."""
+    model = Model(needs(9), rough=needs(4))
+    assert model.fix(4, in_regions=True).state == "mended"
+    assert len(model.runs) == 1
+    vain = Model(lambda _kept, _at: BEFORE, rough=lambda _kept, _at: BEFORE)
+    assert vain.fix(4, in_regions=True).state == "none"
+    assert len(set(vain.sets())) == len(vain.runs)
+
+
+def test_what_is_told_of_a_smaller_set_was_run_as_it_would_be_pasted() -> None:
+    for rough, runs in ((needs(4, left=0.1), 2), (None, 1)):
+        model = Model(needs(4, left=0.2), rough=rough)
+        seen = model.run(keys(4), [0], timed=False, rough=True)
+        told = model.finder().point(seen)
+        assert (told.kept, told.error, told.passes, len(model.runs)) == (1, 0.2, False, runs)
+
+
+def test_of_what_alone_runs_low_no_more_is_kept_than_has_to_be() -> None:
+    for accused in ((2, 6), (2, 6, 4), (2, 6, 0, 4)):
+        model = Model(needs(2, 6), count=20, named=low_but(2, 6))
+        found = model.fix(*accused, was=model.executed())
+        assert (found.keys, found.state) == (keys(2, 6), "mended")

@@ -132,9 +132,6 @@ def find_first_failing(subject: Subject) -> str:
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
         if (row.op_type in {"Input", "Constant"} and not row.non_finite) or row.name in subject.bearers:
             continue
-        numbers = row.comparison
-        if numbers is None or numbers.identical:
-            continue
         if is_non_finite_in_target_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
             return row.name
     return ""
