@@ -325,7 +325,7 @@ def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> 
     else:
         assert evidence["ratio"] == pytest.approx(ranges[-1] / np.quantile(ranges, 0.25))
         assert holds_approved(words.en, 2)
-        assert "比其中四分之一大" in words.zh
+        assert "比其余的四分之一大" in words.zh
 
 
 def test_what_rounds_to_the_lowest_step_is_not_cut_off_there() -> None:

@@ -145,7 +145,7 @@ THINGS: Mapping[str, Wording] = {
     "in_its_place": Wording("{name}, with which it changed places,", "{name}（二者互换了位置）"),
     "an_order": Wording("the order of operators from", "算子的顺序：自"),
     "other_channels": Wording("any other", "其他任一个"),
-    "quarter_of_channels": Wording("a quarter of them", "其中四分之一"),
+    "quarter_of_channels": Wording("a quarter of the others", "其余的四分之一"),
     "channel": Wording("channel {number}", "通道 {number}"),
     "token": Wording("token {number}", "第 {number} 个 token"),
     "sample": Wording("sample {number}", "样本 {number}"),
