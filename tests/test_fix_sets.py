@@ -908,3 +908,107 @@ def test_of_what_alone_runs_low_no_more_is_kept_than_has_to_be() -> None:
         model = Model(needs(2, 6), count=20, named=low_but(2, 6))
         found = model.fix(*accused, was=model.executed())
         assert (found.keys, found.state) == (keys(2, 6), "mended")
+
+
+@pytest.mark.parametrize(("count", "most", "state"), [(24, 12, "mended"), (25, 12, "none"), (24, 11, "none")])
+def test_of_a_small_model_more_sets_are_run_where_none_of_those_that_may_be_helps(
+    count: int, most: int, state: str
+) -> None:
+    order = [*(number for number in range(count) if number not in {2, 22}), 2, 22]
+    found = Model(needs(2, 22), count=count, precision="int8").fix(20, ranking=groups(*order), most=most)
+    assert (found.state, found.keys) == (state, keys(2, 22) if state == "mended" else ())
+    assert found.runs > most or state == "none"
+
+
+def test_where_nobody_is_named_regions_grow_from_the_first_three_of_the_ranking() -> None:
+    model = Model(needs(0, 10, 20), count=40)
+    assert model.fix(in_regions=True, ranking=groups(0, 10, 20, 30)).state == "mended"
+    assert model.sets() == [{"n0", "n10", "n20"}]
+    named = Model(needs(4, 5), count=40)
+    named.fix(4, in_regions=True, ranking=groups(0, 10, 20, 30))
+    assert named.sets() == [{"n4", "n5"}]
+
+
+@pytest.mark.parametrize(
+    ("needed", "most", "sizes", "kept"),
+    [
+        ((290,), 12, [2, 2, 3, 5, 9, 17, 33, 65, 1], 1), ((288, 289, 290), 12, [2, 2, 3, 5, 9, 17, 33, 65, 2, 2], 3),
+        ((280, 290), 12, [2, 2, 3, 5, 9, 17, 33, 65, 8, 12, 13, 9], 9),
+        ((290,), 11, [2, 2, 3, 5, 9, 17, 33, 65, 129, 257, 291], 2),
+    ],
+)  # fmt: skip
+def test_four_sets_are_left_for_parts_of_one_that_helps(
+    needed: tuple[int, ...], most: int, sizes: list[int], kept: int
+) -> None:
+    """Where none holds: larger ones do no more. Of fewer sets all are larger ones."""
+    model = Model(needs(*needed, left=0.2), count=300, precision="int8")
+    found = model.fix(290, most=most)
+    assert ([len(one) for one in model.sets()][: len(sizes)], len(found.keys)) == (sizes, kept)
+    assert found.runs == len(sizes)
+
+
+def test_what_came_of_a_set_that_is_run_again_is_what_is_told_of_it() -> None:
+    """The time is over then: no other set is run by the new calibration."""
+    model = Model(needs(4), rough=needs(4))
+    finder = model.finder()
+
+    def error(kept: frozenset[str], _at: int) -> float:
+        finder.begun = -math.inf
+        return 0.3 if "n4" in kept else BEFORE
+
+    model.error = error
+    found = finder.find([culprit(4)])
+    assert (found.state, found.after, found.stopped) == ("none", 0.3, fix_finder.PATIENCE)
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(295.0, False), (305.0, True)])
+def test_unasked_sets_are_run_for_five_minutes(seconds: float, ends: bool) -> None:
+    model = Model(needs(4))
+    finder = model.finder()
+    finder.begun -= seconds
+    found = finder.find([culprit(4)])
+    assert (found.stopped == 300.0, found.keys) == (ends, keys(4, 5) if ends else keys(4))
+
+
+def test_a_small_set_that_mends_it_is_no_reason_to_look_at_what_does_less() -> None:
+    def error(kept: frozenset[str], _at: int) -> float:
+        return 1e-3 if kept >= {*keys(0, 1, 2, 3)} else 0.04 if kept >= {"n0", "n1"} else BEFORE
+
+    model = Model(error, count=20)
+    found = model.fix(0, 1, 2, 3, ranking=groups(*range(20)), most=30)
+    assert (found.keys, found.runs) == (keys(0, 1, 2, 3), 7)
+
+
+def test_a_users_tolerance_has_no_error_that_would_be_enough() -> None:
+    assert Model(needs(4), given=True).finder().oracle.limit is None
+    assert Model(needs(4)).finder().oracle.limit == ALLOWED
+
+
+@pytest.mark.parametrize(("steady", "told"), [({1}, [1]), ({2}, [2]), ({3}, [])])
+def test_two_of_those_that_halve_it_are_run_again_to_be_told_beside(steady: set[int], told: list[int]) -> None:
+    """The smallest that does so again; of the third nobody knows."""
+    model = Model(lambda _kept, _at: 1e-3, count=40)
+    finder = model.finder()
+    many = saw(model, finder, *range(12))
+    few = [saw(model, finder, *range(size)) for size in (1, 2, 3)]
+    assert all(finder.oracle.asked[one].helps for one in few)
+    model.error = lambda kept, _at: 1e-3 if len(kept) in {*steady, 12} else BEFORE
+    assert [len(one.keys) for one in finder._to_keep(many).beside] == told
+
+
+def test_the_run_with_everything_kept_is_one_of_those_that_may_be_run() -> None:
+    model = Model(needs(4), slower=1.5)
+    finder = model.finder(beside=object())
+    finder.oracle.end_after(1)
+    assert [finder._whole_slower(), finder._whole_slower()] == [1.5, None]
+    late = Model(needs(4), slower=1.5).finder(patience=-1.0)
+    late.ran = 1
+    assert late._whole_slower() is None
+
+
+def test_where_nothing_helps_the_least_error_is_told() -> None:
+    """Of everything kept it is told apart, as is when the time was over."""
+    model = Model(lambda kept, _at: {0: BEFORE, 1: 0.3, 10: 0.28}.get(len(kept), 0.4))
+    found = model.fix(3)
+    assert (found.state, found.after, found.whole, found.stopped) == ("none", 0.3, 0.28, None)
+    assert model.fix(3, patience=-1.0).stopped == -1.0

@@ -253,7 +253,7 @@ class FixFinder:
             again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
         if not (self.rule.confirms(first, again) and self._as_judged(kept, again).helps):
             return None
-        if again.held and (again.held[0] or not before.passes):
+        if again.held[0] or not before.passes:
             return again
         self.lessened[kept] = again  # one calibration for all sets promised more; as it is pasted it helps
         return None
@@ -269,7 +269,7 @@ class FixFinder:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
         An engine that widens what lies between kept operators too gives that up for a part of them already: then what
         leaves as many operators low as that set does is as good."""
-        if self.oracle.asked[best].gives_up and runs_low(self.seen[best]):
+        if self.oracle.asked[best].gives_up:
             self._floor = runs_low(self.seen[best])
             self._judge_anew()
         return self._best() or best
