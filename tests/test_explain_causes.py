@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
-from precision_debug.explain.causes import _find_vanished_constant, find_cause
+from precision_debug.explain.causes import _cause_born_there, _find_vanished_constant, find_cause
 from precision_debug.explain.explain_run import find_differing_inputs
 from precision_debug.explain.files import _find_first_difference
 from precision_debug.explain.grid import _find_saturation, find_outlier
@@ -648,3 +649,16 @@ def test_only_numbers_of_one_kind_stand_in_each_others_place() -> None:
     whole = [np.zeros(1, kind) for kind in ("int64", "bool")]
     assert all(is_same_kind(one, other) for group in (floats, whole) for one in group for other in group)
     assert not any(is_same_kind(one, other) or is_same_kind(other, one) for one in floats for other in whole)
+
+
+@pytest.mark.parametrize(("narrow", "become"), [
+    ("float16", "Inf"), ("float8_e5m2", "Inf"), ("float8_e4m3fn", "NaN"), ("float8_e5m2fnuz", "NaN"),
+])  # fmt: skip
+def test_what_is_beyond_a_type_becomes_what_that_type_has(narrow: str, become: str) -> None:
+    one: Any = SimpleNamespace(
+        found=SimpleNamespace(born_nan=1, born_inf=0), vanished={}, constants={}, narrow=narrow, types=set(),
+        largest_input=1e6, limit=6e4,
+    )  # fmt: skip
+    told = _cause_born_there(one)
+    assert told is not None
+    assert told[1]["become"] == become

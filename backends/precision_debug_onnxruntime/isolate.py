@@ -12,8 +12,10 @@ import numpy as np
 from precision_debug.errors import ModelError
 from precision_debug.onnx.graph import list_outer_reads
 from precision_debug.onnx.model import map_file, name_every_node, parse_model
-from precision_debug.onnx.types import FLATTENS, elem_of, numpy_dtype, with_defaults
+from precision_debug.onnx.types import FLATTENS, with_defaults
 from precision_debug.protocols import Operator
+
+from .engine import ort_values
 
 __all__ = ["OrtOperators", "read_operators"]
 
@@ -85,8 +87,7 @@ class OrtOperators:
                 self._sessions[key] = self._session(node, inputs, fixed, attributes or {})
             session = self._sessions[key]
             fed = {name: np.ascontiguousarray(value) for name, value in inputs.items() if name not in fixed}
-            found = [_read_as(value, one.type) for value, one in
-                     zip(session.run(None, fed), session.get_outputs(), strict=True)]  # fmt: skip
+            found = ort_values.run(session, fed, None)
         except Exception:
             return None  # a type or a shape that this operator does not take; the caller has other ways
         return dict(zip((name for name in node.output if name), found, strict=True))
@@ -116,12 +117,6 @@ class OrtOperators:
         options.log_severity_level = 4
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # threads cost more than most operators
         return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def _read_as(value: Any, told: str) -> Any:
-    """Return an array in the type of the engine's output, as which it may have come in codes only."""
-    dtype = numpy_dtype(elem_of(told))
-    return value.view(dtype) if dtype is not None and dtype.isbuiltin == 2 and value.dtype.kind == "u" else value
 
 
 def _constant(node: Any) -> Any:

@@ -418,7 +418,10 @@ def _cause_born_there(one: _Operator) -> Told | None:
         return "infinite_constant", {"weight": infinite[0], "count": found.born_nan + found.born_inf}
     reaches = REACH_FURTHER - SQUARE_NOTHING
     if one.narrow not in WIDE and one.largest_input > one.limit:
-        return "range_inside", {"largest": one.largest_input, "limit": one.limit, "read": one.largest_input}
+        largest = one.largest_input
+        infinite = round_values(np.full(1, np.inf, np.float32), dtype_of(one.narrow))  # NaN where the type has none
+        become = "NaN" if np.isnan(infinite).any() else "Inf"
+        return "range_inside", {"largest": largest, "limit": one.limit, "read": largest, "become": become}
     if one.narrow not in WIDE and one.types & reaches:
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
     return "born", describe_born(one.subject, one.name, found.born_nan, found.born_inf)

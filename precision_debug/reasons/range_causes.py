@@ -85,15 +85,15 @@ RANGE_CAUSES: Mapping[str, Cause] = {
             ),
             "read": Wording(
                 "overflow of what it reads: its inputs reach {read}, above the type's maximum of {limit}, and are"
-                " infinite in it",
-                "输入上溢：其输入达到 {read}，超过该类型的最大值 {limit}，在该类型中为无穷大",
+                " {become} in it",
+                "输入上溢：其输入达到 {read}，超过该类型的最大值 {limit}，在该类型中为 {become}",
             ),
         },
         why=Wording(
             "overflow inside the operator: inputs up to {largest} exceed {limit} when squared, summed or exponentiated",
             "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
         ),
-        evidence={"largest": _FIGURE, "limit": _FIGURE, "gone": _COUNT, "read": _FIGURE},
+        evidence={"largest": _FIGURE, "limit": _FIGURE, "gone": _COUNT, "read": _FIGURE, "become": _TEXT},
         out_of_range="above",
     ),
     "underflow": Cause(

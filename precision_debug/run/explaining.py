@@ -431,10 +431,11 @@ def _make_removed_reader(base: Opening, target: Opening) -> Callable[[], Mapping
 def _make_file_operators_reader(
     base: Opening, target: Opening
 ) -> Callable[[str, str], tuple[Operator, Operator] | None] | None:  # fmt: skip
-    """See explain.Subject. Of two ONNX files that two engines run: one engine says it of both in its own words."""
+    """See explain.Subject. Of two ONNX files. Where one engine runs both it says it in its own words, except of an
+    operator of another kind that reads the same, which it may write in parts."""
     first, second = (opening.spec.model.model_file for opening in (base, target))
     of_onnx = first.lower().endswith(".onnx") and second.lower().endswith(".onnx")
-    if not of_onnx or first == second or base.backend is target.backend or None in (base.backend, target.backend):
+    if not of_onnx or first == second or None in (base.backend, target.backend):
         return None
 
     @functools.cache
@@ -446,7 +447,10 @@ def _make_file_operators_reader(
             one, other = (file.operator_of(key) for file, key in zip(files(), (name, there), strict=True))
         except PrecisionDebugError:
             return None
-        return None if one is None or other is None else (one, other)
+        if one is None or other is None:
+            return None
+        anew = one.op_type != other.op_type and one.reads and one.reads == other.reads
+        return (one, other) if anew or base.backend is not target.backend else None
 
     return held
 
