@@ -1001,3 +1001,107 @@ def test_why_it_breaks_is_asked_where_it_breaks_something(
     effects = [Effect(at="y", share=0.9, non_finite=non_finite)]
     accused({"a": effects}, {"a": 1.0}, errors, out=0.02, graph=graph, sinks=(sink(0.02),))
     assert told == [asked]
+
+
+def told(
+    causes_of: Mapping[str, tuple[str, Mapping[str, Any]]], monkeypatch: pytest.MonkeyPatch, *,
+    shares: Mapping[str, float] | None = None, **values: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Who is named where each one's cause is known, with its evidence. Each is far above one rounding."""
+    monkeypatch.setattr(
+        culprits, "find_cause", lambda _subject, _alone, name, *_, **__: (*causes_of[name], (name,))
+    )  # fmt: skip
+    return accused(shares or dict.fromkeys(causes_of, 0.4), dict.fromkeys(causes_of, 100.0), **values)
+
+
+def test_whole_numbers_behind_those_that_wrap_around_decide_otherwise_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"a": ("flips", {}), "b": ("wrapped", {}), "c": ("flips", {}), "y": ("coarse", {})}
+    assert set(told(known, monkeypatch)) == {"a", "b", "y"}
+    assert set(told({**known, "b": ("coarse", {})}, monkeypatch)) == {"a", "b", "c", "y"}
+
+
+@pytest.mark.parametrize(
+    ("causes_of", "out", "named"),
+    [
+        # what the files prove beside what its size alone speaks against, at an output that is as expected
+        ({"a": "files_differ", "b": "coarse"}, SMALL, {"a"}), ({"a": "files_differ", "b": "coarse"}, 0.09, {"a", "b"}),
+        ({"a": "coarse", "b": "coarse"}, SMALL, {"a", "b"}),
+        ({"a": "files_differ", "b": "overflow"}, SMALL, {"a", "b"}),
+        ({"a": "files_differ", "b": "files_differ"}, SMALL, {"a", "b"}),
+    ],
+)  # fmt: skip
+def test_beside_what_the_files_prove_size_alone_is_no_accusation(
+    causes_of: Mapping[str, str], out: float, named: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: (cause, {"limit": 0.5}) for name, cause in causes_of.items()}
+    shares = dict.fromkeys(causes_of, 1.0)
+    assert set(told(known, monkeypatch, shares=shares, out=out)) == named
+    helped = {name: (cause, {"limit": 0.5, "left": 0.1}) for name, cause in causes_of.items()}
+    assert set(told(helped, monkeypatch, shares=shares, out=out)) == set(causes_of), "an experiment has borne it out"
+
+
+def test_what_makes_nan_is_told_beside_what_the_files_prove(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: Any = {"a": ("files_differ", {}), "b": ("coarse", {})}
+    shares: Any = {"a": 1.0, "b": [Effect(at="y", share=1.0, non_finite=1)]}
+    sinks = (sink(SMALL, non_finite=1),)
+    assert set(told(known, monkeypatch, shares=shares, out=SMALL, sinks=sinks)) == {"a", "b"}
+
+
+def test_what_one_cast_costs_comes_behind_what_is_a_surprise(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: Any = {"a": ("coarse", {}), "b": ("coarse", {})}
+    assert list(told(known, monkeypatch, shares={"a": 0.9, "b": 0.3})) == ["a", "b"]
+    monkeypatch.setattr(culprits, "is_within_one_cast", lambda _subject, name, _error: name == "a")
+    assert list(told(known, monkeypatch, shares={"a": 0.9, "b": 0.3})) == ["b", "a"]
+
+
+def test_of_those_that_make_more_than_all_there_is_the_first_comes_first() -> None:
+    assert list(accused({"b": 4.0, "a": 1.2}, {"a": 9.0, "b": 9.0})) == ["a", "b"]
+    assert list(accused({"b": 0.86, "a": 0.84}, {"a": 9.0, "b": 9.0})) == ["b", "a"], "by tenths"
+
+
+def test_of_what_does_not_run_in_the_baseline_no_share_is_known() -> None:
+    found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
+    effects = {"a": [Effect(at="y", share=0.9)]}
+    for unlike, share in (({"a"}, None), ({"b"}, 0.9)):
+        alone = dataclasses.replace(alone_of({"a": 100.0}), unlike=unlike)
+        (one,) = rank(found, alone, effects, (sink(0.09),), "", {"y"})
+        assert one.share == share
+
+
+def test_what_has_another_shape_is_another_ones_choice() -> None:
+    """Who chose otherwise before it is asked."""
+    assert list(accused({"a": 0.5, "c": 0.9}, {"a": 9.0, "c": 9.0}, {"a": 1e-4, "b": 1e-4, "y": 0.09})) == ["a"]
+
+
+def test_a_few_that_halve_an_error_together_are_named_whatever_the_share_of_each() -> None:
+    found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
+    effects = {name: [Effect(at="y", share=0.1)] for name in "abc"}
+    named = rank(found, alone_of(dict.fromkeys("abc", 1.0)), effects, (sink(0.09),), "", {"y"}, few={"a", "c"})
+    assert [one.name for one in named] == ["a", "c"]
+
+
+def test_what_is_told_of_nan_is_what_the_output_has() -> None:
+    """Where the output has none, what an effect had of it in a run of the baseline is nobody's."""
+    effects = {"a": [Effect(at="y", share=0.9, non_finite=2)]}
+    own = Introduced(name="a", method="isolated", elements=4, rel_l2=0.1, units=100.0)
+    assert accused(effects, {"a": own})["a"].non_finite == 0
+    assert accused(effects, {"a": own}, sinks=(sink(0.09, non_finite=1),))["a"].non_finite == 2
+
+
+def test_what_gave_birth_to_nan_has_an_infinite_error() -> None:
+    own = Introduced(name="a", method="isolated", elements=4, rel_l2=0.1, units=100.0, born_nan=1)
+    found = accused({"a": [Effect(at="y", share=0.9, non_finite=1)]}, {"a": own}, sinks=(sink(0.09, non_finite=1),))
+    assert (found["a"].introduced, found["a"].units) == (math.inf, math.inf)
+
+
+def test_a_mask_among_the_readers_of_an_overflow_is_none() -> None:
+    """Up to its size a number is one that the type cannot hold."""
+    for largest, together in ((0.9e18, True), (1e19, False)):
+        errors = {"a": 1e-4, "b": row("b", 1e-4, base={"max": largest}), "c": 1e-4, "y": 1e-4}
+        assert kept(errors, cause="overflow") == (("a", "b") if together else ("a",))
+
+
+def test_predicates_of_what_was_not_compared_are_false() -> None:
+    assert is_non_finite_in_target_alone(uncompared("a")) is False
+    for none in ({"target": {"nan": 1}, "base": {"nan": 2}}, {"target": {"inf": 1}, "base": {"inf": 1}}):
+        assert is_non_finite_in_target_alone(row("a", 0.1, **none)) is False

@@ -802,3 +802,133 @@ def test_a_rough_choice_is_called_minimal_where_each_unit_was_tried_without(runs
     judges = judging(20, needing(4, 9, 14, noise=0.1), runs=runs)
     found = minimise(judges, units, lambda _kept: groups, rough=chooses)
     assert (found.state, found.kept, found.minimal) == ("found", {4, 9, 14}, minimal)
+
+
+@pytest.mark.parametrize(
+    ("missed", "without", "kept"),
+    [(1.1, 0.5, {4}), (1.3, 0.5, {4, 10}), (1.1, 0.8, {4, 10})],
+)
+def test_what_was_only_just_missed_is_tried_again_once_the_error_is_less(
+    missed: float, without: float, kept: set[int]
+) -> None:
+    """10 and 20 have nothing to do with each other; without 20 the error is less, and 10 is missed no more."""
+
+    def error(some: frozenset[int]) -> float:
+        if 4 not in some:
+            return 0.7
+        part = {frozenset({10, 20}): 0.8, frozenset({20}): missed, frozenset({10}): without}.get(some & {10, 20}, 0.8)
+        return LIMIT * part
+
+    found, _ = searched(chain(30), error, [one(4, 0.5), one(20, 0.3), one(10, 0.1)])
+    assert (found.state, found.kept, found.minimal) == ("found", kept, True)
+
+
+def test_of_suggested_sets_the_first_that_holds_is_made_smaller() -> None:
+    """Nothing and everything are no suggestions."""
+    asked: list[frozenset[int]] = []
+
+    def rank(kept: frozenset[int]) -> Sequence[Group]:
+        asked.append(kept)
+        return [one(4, 0.5), one(5, 0.3)]
+
+    oracle = judging(12, needing(4, 5))
+    first = [frozenset[int](), oracle.all, frozenset({8}), frozenset({4, 5, 7}), frozenset({4, 5, 6, 9})]
+    found = minimise(oracle, chain(12), rank, first=first)
+    assert (found.state, found.kept, list(found.groups)) == ("found", {4, 5}, rank(frozenset()))
+    assert [*oracle.asked][:3] == [frozenset(), {8}, {4, 5, 7}]
+    assert oracle.all not in oracle.asked
+    assert frozenset({4, 5, 6, 9}) not in oracle.asked
+    assert asked[0] == frozenset()
+
+
+@pytest.mark.parametrize(("ran", "state"), [(True, "not possible"), (False, "unfinished")])
+def test_of_everything_that_does_not_run_nobody_knows_what_it_would_bring(ran: bool, state: str) -> None:
+    oracle = Oracle(12, lambda kept: JudgedSet(False, 0.7, ran=ran or len(kept) < 12), limit=LIMIT)
+    found = minimise(oracle, chain(12), lambda _kept: [one(4, 0.5)])
+    assert (found.state, found.kept) == (state, None)
+    assert oracle.all in oracle.asked
+
+
+@pytest.mark.parametrize(
+    ("before", "sizes"), [(1.7, [0, 7, 3, 5, 4]), (1.3, [0, 6, 1, 1, 1, 1, 1, 1, 40])]
+)
+def test_of_many_that_leave_nothing_low_a_shorter_prediction_is_tried_and_of_few_single_ones(
+    before: float, sizes: list[int]
+) -> None:
+    """Four are needed, and beyond five nothing stays in the low precision; by their shares seven seem to be, or six."""
+    groups = [one(4 * number + 1, 1 / 8) for number in range(8)]
+    order = frozenset().union(*(group.units for group in groups))
+
+    def judged(kept: frozenset[int]) -> JudgedSet:
+        count = len(kept & order)
+        error = LIMIT * (0.9 if count >= 4 else before * math.sqrt(1 - count / 8))
+        return JudgedSet(error <= LIMIT and (len(kept) <= 5 or len(kept) == 40), error)
+
+    oracle = Oracle(40, judged, limit=LIMIT)
+    found = minimise(oracle, chain(40), lambda _kept: groups)
+    assert (found.state, found.kept) == ("found", {1, 5, 9, 13})
+    assert [len(kept) for kept in oracle.asked][: len(sizes)] == sizes
+
+
+def ranked(
+    error: Error, rank: Callable[[frozenset[int]], Sequence[Group]], count: int = 40, limit: float | None = LIMIT
+) -> tuple[FoundSet, list[frozenset[int]], list[frozenset[int]]]:  # fmt: skip
+    """A search, what was kept each time that a ranking was asked for, and the sets that were run."""
+    kept_then: list[frozenset[int]] = []
+    oracle = Oracle(count, lambda kept: JudgedSet(error(kept) <= LIMIT, error(kept)), limit=limit)
+    found = minimise(oracle, chain(count), lambda kept: kept_then.append(kept) or rank(kept))
+    return found, kept_then, [*oracle.asked]
+
+
+@pytest.mark.parametrize("count", [4, 5, 6])
+def test_what_one_nan_hides_is_ranked_anew_five_times(count: int) -> None:
+    """Then the last ranking's prefixes are tried: everything, by halves."""
+    hidden = [6 * number + 3 for number in range(count)]
+
+    def rank(kept: frozenset[int]) -> Sequence[Group]:
+        return [one(next(unit for unit in hidden if unit not in kept), certain=True)]
+
+    found, asked, _ = ranked(lambda kept: 1e-3 if {*hidden} <= kept else math.inf, rank)
+    assert (found.state, found.kept) == ("found", set(hidden))
+    assert asked == [frozenset(hidden[:turn]) for turn in range(min(count, 5))]
+
+
+def test_a_ranking_that_measured_nothing_is_asked_for_once() -> None:
+    found, asked, _ = ranked(needing(4, 5), lambda _kept: [one(n) for n in (9, 4, 5)])
+    assert (found.kept, asked) == ({4, 5}, [frozenset()])
+
+
+@pytest.mark.parametrize(("share", "rankings"), [(0.5, 2), (0.4999, 1)])
+def test_where_nobody_stands_out_the_same_ranking_is_asked_for_more(share: float, rankings: int) -> None:
+    """By its shares two of the groups are enough, and three are."""
+    groups = [one(4, share), one(9, 0.495), one(14, 0.004), one(19, 0.001)]
+
+    def error(kept: frozenset[int]) -> float:
+        return 0.9 * LIMIT if {4, 9, 14} <= kept else 6 * LIMIT if 4 in kept else 7 * LIMIT
+
+    found, asked, _ = ranked(error, lambda _kept: groups)
+    assert (found.state, found.kept) == ("found", {4, 9, 14})
+    assert len(asked) == rankings
+
+
+def test_without_a_limit_or_a_finite_error_one_group_after_the_other_is_kept() -> None:
+    groups = [one(4, 0.4), one(9, 0.3), one(14, 0.2)]
+
+    def error(kept: frozenset[int]) -> float:
+        return 1e-3 if {4, 9} <= kept else 0.5
+
+    for limit, wrong in ((None, error), (LIMIT, lambda kept: error(kept) if {4, 9} <= kept else math.inf)):
+        found, asked, sets = ranked(wrong, lambda _kept: groups, limit=limit)
+        assert found.kept == {4, 9}
+        assert sets[:2] == [frozenset(), {4}]
+        assert len(asked) > 1
+
+
+def test_beyond_sixty_four_groups_without_a_share_halves_tell_more() -> None:
+    groups = [one(n) for n in range(100)]
+    _, _, sets = ranked(needing(70), lambda _kept: groups, 100)
+    assert [len(kept) for kept in sets][:9] == [0, 100, 1, 2, 4, 8, 16, 32, 64]
+    assert len(sets[9]) == 50
+    few = [one(n) for n in range(64)]
+    _, _, sets = ranked(needing(60), lambda _kept: few, 100)
+    assert 62 in {len(kept) for kept in sets}
