@@ -549,7 +549,7 @@ class Explanation:
     says nothing, since their exact value is 0, or the sign of such a one. rounded: tensors of whole numbers that are
     floats, rounded, and are judged as these. decisions: that were taken otherwise, by which outputs are off; then
     ``at`` is one of the scores that they are taken by. turned: tensors that differ by these alone, which are as
-    expected.
+    expected. steps: of outputs that hold probabilities in whole steps and agree within half a step, that step.
     """
 
     state: str
@@ -577,6 +577,7 @@ class Explanation:
     rounded: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
     turned: tuple[str, ...] = ()
+    steps: Mapping[str, Number] = field(default_factory=dict)
     seconds: Number = 0.0
 
 

@@ -14,7 +14,7 @@ from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.reasons.ways import NO_WAY, way
-from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
+from precision_debug.records import Doubt, Grid, InputMeta, Operator, TensorMeta
 
 from .engine.graph import BODIES, READS, Graph, Value
 from .failures import running
@@ -229,12 +229,19 @@ def _list_tensors(
             inputs=tuple(graph.values[one].name for one in value.reads), is_output=value.index in ends,
             view=way("dequantised") if value.name in real else NO_WAY, own=value.name in own,
             unseen=say("no_values", dtype=value.dtype) if value.hidden else NOTHING,
-            grids={value.name: grid} if (grid := real.grid(value.name, value.dtype)) is not None else {},
+            grids={value.name: grid} if (grid := _find_grid(graph, real, value)) is not None else {},
             extra={"Kernel": kernels[value.index]} if value.index in kernels else {},
         )
         for value in graph.values.values()
     ]  # fmt: skip
     return (*listed, *_list_inner_tensors(graph))
+
+
+def _find_grid(graph: Graph, real: RealNumbers, value: Value) -> Grid | None:
+    """Return a tensor's own grid, or that of the integers which a DEQUANTIZE makes it of."""
+    if value.op_type == "DEQUANTIZE" and value.reads:
+        value = graph.values[value.reads[0]]
+    return real.grid(value.name, value.dtype)
 
 
 def _name_node(graph: Graph, value: Value) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..explain import bound_of
 from ..numbers.judge import HIDDEN
@@ -118,9 +118,13 @@ def _claim_outputs_compared(report: JudgedReport) -> Iterator[Claim]:
     if report.spec.without_outputs:
         yield leave_claim_open(code, Doubt(code="outputs_left_out"))
         return
-    told = [row.comparison for row in report.outputs if row.comparison is not None and row.comparison.base.elements]
-    if told and all(_tells_nothing(numbers.base) and _tells_nothing(numbers.target) for numbers in told):
-        yield leave_claim_open(code, Doubt(code="outputs_tell_nothing"))
+    told = [row for row in report.outputs if row.comparison is not None and row.comparison.base.elements]
+    steps = report.explanation.steps if report.explanation is not None else {}
+    below = {row.name: steps[row.name] for row in told if row.name in steps}
+    if told and all(_tells_nothing(row, below) for row in told):
+        values = {"names": _list_names([*below]), "step": max(below.values())} if below else {}
+        doubt = "outputs_below_a_step" if below else "outputs_tell_nothing"
+        yield leave_claim_open(code, Doubt(code=doubt, values=values))
     absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
     frozen = [row.name for row in absent if as_reason(row.reason).code == "step_no_gradient"]
     others = [row.name for row in absent if as_reason(row.reason).code != "step_no_gradient"]
@@ -181,7 +185,15 @@ def _list_outputs_kept_inside(report: JudgedReport) -> list[str]:
     ]  # fmt: skip
 
 
-def _tells_nothing(numbers: TensorStats) -> bool:
+def _tells_nothing(row: Row, below: Collection[str]) -> bool:
+    """Return whether both sides are 0, NaN or Inf throughout, or the baseline is by the target's own steps. below:
+    outputs that agree within half a step."""
+    numbers = row.comparison
+    assert numbers is not None
+    return _holds_nothing(numbers.target) and (row.name in below or _holds_nothing(numbers.base))
+
+
+def _holds_nothing(numbers: TensorStats) -> bool:
     """Return whether it is 0, NaN or Inf throughout; a whole number or a flag that is 0 is an answer."""
     nothing = numbers.min == numbers.max == 0 or numbers.nan + numbers.inf == numbers.elements
     return "float" in numbers.dtype and nothing

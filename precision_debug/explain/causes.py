@@ -26,10 +26,10 @@ from ..records import Culprit, Introduced
 from .casts import find_cast_cause
 from .criteria import HALF
 from .effects import measure_growth
+from .file_scales import find_coarse_scale
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
     describe_outlier,
-    find_coarse_scale,
     find_grid_cause,
     find_outlier,
     find_stored_cause,

@@ -53,6 +53,7 @@ from .effects import (
 )
 from .exchanged import with_exchanged
 from .expected import predict_errors
+from .file_scales import find_probability_steps
 from .files import find_other_shapes
 from .grid import as_one_outlier
 from .growth import find_amplifying, find_drifting
@@ -294,7 +295,8 @@ def _explain_forward(
     subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None,
     on_tokens: Callable[[TokenEffects], None] | None,
 ) -> tuple[Explanation, list[Introduced]]:
-    first = find_first_failing(subject)
+    first, steps = find_first_failing(subject), find_probability_steps(subject)
+    first = "" if first in steps else first
     before = list_early_suspects(subject, 10_000 if work.full else 24)
     small = work.size < _SMALL and not subject.iterations  # a run of such a loop costs what all of its operators cost
     every = work.full or work.size < _KEPT
@@ -303,7 +305,9 @@ def _explain_forward(
     def suspects(name: str, units: float | None) -> bool:
         return every or name in suspected or (units is not None and units > 2.0)
 
-    sinks = list_sinks(subject, first)
+    sinks = tuple(
+        dataclasses.replace(sink, squared=0.0) if sink.name in steps else sink for sink in list_sinks(subject, first)
+    )
     judged = [sink for sink in sinks if sink.is_output] or list(sinks)
     looked, expected = _choose_outputs_to_explain(subject, judged, small or work.full)
     sick = bool(first or looked)
@@ -367,6 +371,8 @@ def _explain_forward(
         culprits = with_differences(subject, alone, with_exchanged(subject, alone, culprits, work), work)
         culprits = with_own_numbers(subject, culprits)
         explanation = _make_explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
+        if steps:
+            explanation = _bound_by_steps(subject, explanation, steps)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")
         if explanation.state == "diffuse":
@@ -474,6 +480,19 @@ def _make_explanation(
         unfelt=first if first and not culprits and outputs_fine and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     )
+
+
+def _bound_by_steps(subject: Subject, explanation: Explanation, steps: Mapping[str, float]) -> Explanation:
+    """Return the explanation with the outputs that agree within half a step of their own scale, and their errors."""
+    errors = {name: subject.row_of[name].relative_l2 or 0.0 for name in steps}
+    worst = max(errors, key=errors.__getitem__)
+    at = worst if not explanation.actual else explanation.at
+    return dataclasses.replace(
+        explanation, steps=steps, at=at, actual=errors.get(at, explanation.actual),
+        allowed_at={**explanation.allowed_at, **{
+            name: max(error, explanation.allowed or 0.0) for name, error in errors.items()
+        }},
+    )  # fmt: skip
 
 
 def _draw(subject: Subject, alone: Alone, culprits: Sequence[Culprit], on_portrait: Callable[[Portrait], None]) -> None:

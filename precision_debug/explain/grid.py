@@ -18,6 +18,7 @@ from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
 from .effects import Carried, Sink, carry_errors_together
+from .file_scales import UNUSED, measure_left_with
 from .held_constants import dequantise, has_one_scale, list_stored_constants
 from .introduced import MASK, Alone
 from .operator_facts import error_share
@@ -31,7 +32,6 @@ from .undo import (
     find_saturating_sums,
     measure_left_in_places,
     measure_left_without,
-    run_with,
 )
 from .units import steps_of
 from .work import Work
@@ -39,7 +39,6 @@ from .work import Work
 __all__ = [
     "as_one_outlier",
     "describe_outlier",
-    "find_coarse_scale",
     "find_grid_cause",
     "find_outlier",
     "find_stored_cause",
@@ -355,137 +354,6 @@ def _are_on_one_grid(values: Array, held_as: str) -> bool:
     return bool(np.abs(places - np.rint(places)).max() < _BESIDE)
 
 
-_UNUSED = 4.0
-"""Times that a scale is larger than the values need from which on two bits of the type are given away."""
-
-
-def find_coarse_scale(case: Case) -> Evidence:
-    """That the target's file quantises what an operator reads, or its result, with a scale far above what its values
-    need, where a fitting one takes most of the error away, or fitting ones of all such tensors do; {} where there is
-    none such."""
-    found: dict[str, tuple[Evidence, Array, Array]] = {}
-    for source, scale, zero in _list_scales_around(case.subject, case.name):
-        values = _read_exact_values(case, source)
-        if source not in found and values is not None and (told := _fit_scale(values, scale, zero)) is not None:
-            found[source] = {"from": source, **told[0]}, *told[1:]
-    left: float | None
-    for source, (evidence, coarse, fine) in found.items():
-        if source == case.name:
-            left = float(np.linalg.norm(case.wrong - (coarse - fine) - case.exact)) / case.own if case.own else 1.0
-        elif source not in case.subject.row_of:
-            left = _measure_left_inside(case, source, coarse, fine)
-        else:
-            left = _measure_left_with(case, {source: coarse}, {source: fine})
-        if left is not None and left <= LEFT:
-            return {**evidence, "left": left}
-    read = {source: told for source, told in found.items() if source in case.subject.row_of and source != case.name}
-    if not read or len(found) < 2:
-        return {}
-    left = _measure_left_with(
-        case, {name: told[1] for name, told in read.items()}, {name: told[2] for name, told in read.items()},
-        found[case.name][0] if case.name in found else None,
-    )  # fmt: skip
-    furthest = max((told[0] for told in found.values()), key=lambda told: float(told["scale"]) / float(told["fits"]))
-    return {**furthest, "left": left} if left is not None and left <= LEFT else {}
-
-
-def _fit_scale(values: Array, scale: Array, zero: Array) -> tuple[Evidence, Array, Array] | None:
-    """Return how a scale is beside the one that values need, and the values on both grids; None where it is not far
-    larger."""
-    steps = steps_of(zero.dtype.name)
-    if not values.size or scale.size != 1 or zero.size != 1 or not steps:
-        return None
-    step, at = float(scale.reshape(-1)[0]), zero.reshape(-1)[0]
-    ends = min(0.0, float(np.min(values))), max(0.0, float(np.max(values)))
-    fits = (ends[1] - ends[0]) / steps
-    if not 0 < _UNUSED * fits <= step:
-        return None
-    evidence = {
-        "type": zero.dtype.name, "scale": step, "fits": fits, "steps": steps, "zero": float(at),
-        "used": round((ends[1] - ends[0]) / step), "largest": max(-ends[0], ends[1]),
-    }  # fmt: skip
-    fitting = _put_on_grid(values, fits, round(-ends[0] / fits) + _lowest_integer(zero.dtype))
-    return evidence, _put_on_grid(values, step, at), fitting
-
-
-def _read_exact_values(case: Case, source: str) -> Array | None:
-    """Return the numbers of a tensor before it is quantised: those of the baseline where it ran alone on these."""
-    if source == case.name:
-        return case.exact
-    if source not in case.subject.row_of:
-        return _read_inner_tensor(case, source)
-    exact = None if case.alone.method == "replayed" else case.alone.exact_of(source)
-    return case.given(source) if exact is None else exact
-
-
-def _put_on_grid(values: Array, scale: float, zero: Any) -> Array:
-    """Return numbers on a quantiser's grid, wherever it ends."""
-    return np.asarray((np.rint(values.astype(np.float64) / scale + float(zero)) - float(zero)) * scale)
-
-
-def _lowest_integer(dtype: Any) -> int:
-    return int(np.iinfo(dtype).min)
-
-
-def _measure_left_with(
-    case: Case, coarse: Mapping[str, Array], fine: Mapping[str, Array], result: Evidence | None = None
-) -> float | None:
-    """Return the part of an operator's error that is left where it reads the one in place of the other; None: not run.
-
-    result: the scale of its own result and the one that fits, where that is exchanged too."""
-    one, other = case.again(coarse), case.again(fine)
-    if one is None or other is None or one.shape != case.wrong.shape or not case.own:
-        return None
-    if result is not None:
-        one, other = _put_on_grid(one, result["scale"], result["zero"]), _put_on_grid(other, result["fits"], 0)
-    return float(np.linalg.norm(case.wrong - (one - other) - case.exact)) / case.own
-
-
-def _read_inner_tensor(case: Case, source: str) -> Array | None:
-    """Return a tensor that the target does not show, as the baseline has it."""
-    return run_with(case, {}, source).get(source)
-
-
-def _measure_left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
-    """Return the same of a tensor inside of a region."""
-    one, other = (run_with(case, {source: grid}).get(case.name) for grid in (coarse, fine))
-    if one is None or other is None or one.shape != case.wrong.shape or not case.own:
-        return None
-    return float(np.linalg.norm(case.wrong - (one.astype(np.float64) - other) - case.exact)) / case.own
-
-
-def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the baseline's name, the scale and the zero point of each tensor that the target's file quantises between
-    the compared tensors before one and it, that one included: by an operator for it, or by who computes in integers."""
-    target, row = subject.operators()[1], subject.row_of[name]
-    inside = {meta.name for meta in subject.region_of.get(name, ())}
-    of_file = {meta.origin: subject.partner[own] for own, meta in subject.targets.items()
-               if meta.origin and own in subject.partner}  # fmt: skip
-    partner = {**of_file, **subject.partner}
-    waiting, seen = [(row.target_name, True)], set[str]()
-    while waiting and target is not None and len(seen) < _FEW_OPERATORS:
-        one, is_result = waiting.pop()
-        found = None if one in seen else target.operator(one)
-        seen.add(one)
-        if found is None:
-            continue
-        reads = [read for read in found.reads if read]
-        turns = found.op_type in _TURNS
-        for read, (scale, zero) in found.scales.items():
-            before = is_result and (turns or read not in reads)
-            source = name if before else partner.get(read, read if read in inside else "")
-            if source and found.op_type != "DequantizeLinear":  # who made these integers has their scale
-                yield source, np.asarray(scale), np.asarray(zero)
-        waiting += [(read, is_result and turns) for read in reads if read not in partner]
-
-
-_TURNS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-"""Operators that turn numbers into integers or back, and compute nothing else."""
-
-_FEW_OPERATORS = 32
-"""Between two tensors that are compared."""
-
-
 def find_stored_cause(case: Case) -> Told | None:
     """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step, or
     is by a step that is far too large."""
@@ -636,7 +504,7 @@ def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> T
     if not wrong.any():
         return None
     right = np.where(wrong[group], factor[group] * found.real.reshape(-1), found.real.reshape(-1))
-    left = _measure_left_with(case, {weight: found.real}, {weight: right.reshape(values.shape)})
+    left = measure_left_with(case, {weight: found.real}, {weight: right.reshape(values.shape)})
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(wrong, found.off, 0)))
@@ -661,13 +529,13 @@ def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> T
     fits = (high - low) / steps if steps else np.zeros_like(scales)
     if floats.size:  # its steps are as fine as its numbers are small, down to the least of them
         fits, steps = np.maximum(-low, high) / floats.max(), floats.size - 1
-    coarse = (fits > 0) & (_UNUSED * fits <= scales)
+    coarse = (fits > 0) & (UNUSED * fits <= scales)
     if not coarse.any():
         return None
     real, step = dequantise(held), np.where(coarse, fits, 1.0)[group]
     fitting = (flat / step).astype(kind).astype(np.float64) if floats.size else np.rint(flat / step)
     fine = np.where(coarse[group], fitting * step, real.reshape(-1)).reshape(values.shape)
-    left = _measure_left_with(case, {weight: real}, {weight: fine})
+    left = measure_left_with(case, {weight: real}, {weight: fine})
     if left is None or left > LEFT:
         return None
     worst = int(np.argmax(np.where(coarse, scales / np.where(fits > 0, fits, 1.0), 0)))

@@ -90,6 +90,12 @@ DOUBTS: Mapping[str, Wording] = {
         "所有最终输出的每个元素在两侧都是 0、NaN 或 Inf，许多错误的模型也会如此。",
         "Use an input on which the model gives other numbers.",
     ),
+    "outputs_below_a_step": Wording(
+        "Every probability of {names} is below half a step of its own scale ({step}), so that the target holds 0, as it"
+        " would of many a wrong model.",
+        "{names} 的所有概率都不到其自身量化步长（{step}）的一半，目标侧因而全为 0，许多错误的模型也会如此。",
+        "Use an input on which the model gives larger probabilities.",
+    ),
     "inputs_all_zero": Wording(
         "All that was fed is 0, so that no weight that is multiplied by an input was tried: {names}.",
         "所有输入全为 0，与输入相乘的权重均未得到检验：{names}。", "Use inputs like those in use.",

@@ -236,6 +236,15 @@ def describe_expectation(report: Report) -> list[Text]:
     if explained.actual <= LEAST:  # how many times a prediction of next to nothing that is says nothing
         english += f", which is of no account in any type (at most {format_figure(LEAST)})"
         chinese += f"，对任何类型都可忽略（不超过 {format_figure(LEAST)}）"
+    elif explained.at in explained.steps:
+        step = format_figure(float(explained.steps[explained.at]))
+        return [
+            Text(
+                f"{english}, within half a step of its own scale ({step}): no engine can say more of probabilities in"
+                " this file.",
+                f"{chinese}，不到其自身量化步长（{step}）的一半：此文件中的概率无法表示得更精细。",
+            )
+        ]
     elif explained.expected and count_coverage(report.rows).share >= ENOUGH:  # what was not seen was not rounded either
         times = format_figure(float(f"{explained.actual / explained.expected:.3g}"))
         english += f", {times} x the error predicted for rounding everywhere"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.reasons.ways import NO_WAY, way
@@ -65,7 +66,8 @@ def list_tensors(
                 unseen = say("inside", kind=kind.op_type if kind else "operator", name=value.scope[0])
         names = dict.fromkeys((*value.names, *outputs.get(key, ())))
         origin = _find_quantised_source(graph, value, known)
-        grids = {origin: _find_grid(value)} if origin else rounds.get(key, {})
+        grid = _find_grid(value) if value.op_type == "FakeQuantize" else _find_grid_of_integers(value.op)
+        grids = {origin: grid} if origin else rounds.get(key, {})
         for name in names:
             own = name == value.name
             entries.append(
@@ -78,7 +80,9 @@ def list_tensors(
                         inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
                         is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
                         rounds=tuple(rounds.get(key, ())) if own else (),
-                        grids={source: grid for source, grid in grids.items() if grid} if own else {},
+                        grids={
+                            source: one for source, one in ((name, grid), *(grids.items() if own else ())) if one
+                        },
                         extra=dict(layer.columns) if layer is not None and tells else {},
                     ),
                 )
@@ -171,6 +175,25 @@ def _find_inner_values(
                 rounds.setdefault(key, {})[graph.values[value.reads[0]].name] = _find_grid(value)
             waiting.extend(value.reads)
     return {key: tuple(names) for key, names in found.items()}, rounds
+
+
+def _find_grid_of_integers(op: Any) -> Grid | None:
+    """Return the grid of what turns a file's 8-bit integers into numbers: (integers - zero point) * scale."""
+    held = {"Subtract": 0.0, "Multiply": 1.0}
+    for kind in ("Multiply", "Subtract"):
+        if op is not None and op.get_type_name() == kind:
+            op, constant = (source.get_node() for source in op.input_values())
+            constant = constant.input_value(0).get_node() if constant.get_type_name() == "Convert" else constant
+            if constant.get_type_name() != "Constant" or constant.data.size != 1:
+                return None
+            held[kind] = float(constant.data.reshape(-1)[0])
+    if op is None or op.get_type_name() != "Convert":
+        return None
+    ends = {"u8": (0, 255), "i8": (-128, 127)}.get(op.get_input_element_type(0).to_string())
+    if ends is None:
+        return None
+    low, high = ((end - held["Subtract"]) * held["Multiply"] for end in ends)
+    return low, high, 256
 
 
 def _find_grid(value: Value) -> Grid | None:
