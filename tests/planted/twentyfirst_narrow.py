@@ -187,8 +187,10 @@ def ternary_layers_in_four_bits(g: Graph) -> Sequence[str]:
 # --- OpenVINO
 
 
-def _ir(name: str, truth: str, build: Any, change: Callable[[str], str], who: str = "", **more: Any) -> None:
-    """build's file as the baseline, and the IR that OpenVINO makes of it, whose text is changed, as the target."""
+def _ir(name: str, truth: str, build: Any, change: Callable[[str], str], who: str = "", cases: list[Thread] = CASES,
+        **more: Any) -> None:  # fmt: skip
+    """build's file as the baseline, and the IR that OpenVINO makes of it, whose text is changed, as the target. cases:
+    of which batch."""
 
     def make(folder: Path) -> Made:
         import openvino as ov
@@ -205,7 +207,7 @@ def _ir(name: str, truth: str, build: Any, change: Callable[[str], str], who: st
     def named() -> None: ...
 
     named.__name__, named.__doc__ = name, truth
-    CASES.append(labelled(named, "", "converter" if who else "healthy", "ov_opt", who, OTHER if who else "", make=make,
+    cases.append(labelled(named, "", "converter" if who else "healthy", "ov_opt", who, OTHER if who else "", make=make,
                           baseline="ort_fp32", extra=who, **more))  # fmt: skip
 
 

@@ -49,8 +49,10 @@ class Typed(Graph):
 
 
 def two(build: Any, good: Any, bad: Any, name: str, truth: str, who: str = "", why: str = DIFFER, *, opset: int = 17,
-        base_opset: int = 0, mode: str = "ort_fp32", kind: str = "converter", **more: Any) -> None:  # fmt: skip
-    """build(g, how): one model; good: how the baseline is built, bad: how the target. Healthy where nobody is named."""
+        base_opset: int = 0, mode: str = "ort_fp32", kind: str = "converter", cases: list[Thread] = CASES,
+        **more: Any) -> None:  # fmt: skip
+    """build(g, how): one model; good: how the baseline is built, bad: how the target. Healthy where nobody is named.
+    cases: of which batch."""
 
     def make(folder: Path) -> Made:
         saved = []
@@ -63,7 +65,7 @@ def two(build: Any, good: Any, bad: Any, name: str, truth: str, who: str = "", w
 
     named.__name__, named.__doc__ = name, truth
     more.setdefault("extra", who)
-    CASES.append(labelled(named, "", kind if who else "healthy", mode, who, why if who else "", make=make,
+    cases.append(labelled(named, "", kind if who else "healthy", mode, who, why if who else "", make=make,
                           baseline="ort_fp32", **more))  # fmt: skip
 
 

@@ -41,8 +41,10 @@ names = functools.partial(_names, most=8)
 OTHER = f"{DIFFER} unfound"
 
 
-def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", **more: Any) -> None:
-    """build(how): a module and what it is fed, as the baseline and as the target have it."""
+def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", of: Any = None, **more: Any) -> None:
+    """build(how): a module and what it is fed, as the baseline and as the target have it. of: the globals of another
+    batch's module, where its ``case`` and ``BUILDS`` stand."""
+    here = globals() if of is None else of
 
     def target() -> Any:
         torch.manual_seed(2101)
@@ -53,12 +55,12 @@ def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", *
         return build(good)
 
     target.__name__, target.__doc__, base.__name__ = name, truth, f"{name}_before"
-    globals().update({name: target, base.__name__: base})
-    BUILDS[name] = target, base
+    here.update({name: target, base.__name__: base})
+    here["BUILDS"][name] = target, base
     more.setdefault("extra", who)
     kind, mode = more.pop("kind", "port" if who else "healthy"), more.pop("mode", PORT)
     why = f"{OTHER} {more.pop('why', '')}" if who else ""
-    case("", kind, mode, who, why, base.__name__, **more)(target)
+    here["case"]("", kind, mode, who, why, base.__name__, **more)(target)
 
 
 def _bag(how: str) -> Any:
