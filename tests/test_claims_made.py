@@ -137,7 +137,7 @@ AGAINST: list[tuple[str, State, str, tuple[Row, ...], dict[str, Any]]] = [
     ("outputs_compared", OPEN, "outputs_tell_nothing", (of_numbers(min=None, max=None, inf=make_stats().elements),),
      asked(allow_non_finite=True)),
     ("outputs_compared", OPEN, "outputs_below_a_step", (make_row(
-        1, 1.0, is_output=True, name="y", comparison=make_comparison(
+        1, 1.0, is_output=True, name="y", status=Status.PASS, comparison=make_comparison(
         1.0, base=make_stats(min=1e-6, max=1e-3), target=make_stats(min=0.0, max=0.0, rms=0.0), mismatched=0)),), {
         "explanation": Explanation(state="healthy", allowed=0.1, steps={"y": 1 / 256})}),
     ("outputs_compared", OPEN, "outputs_not_judged", (*PASSES, exact(1, name="z", is_output=True)), {
