@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import precision_debug
-from precision_debug.explain.places import find_place
+from precision_debug.explain.places import _find_differing, find_place
 from precision_debug.reasons import say
 
 LEFT = 1e-5  # of the error's norm that rounding makes
@@ -59,7 +59,32 @@ def test_what_one_side_has_at_most_places_is_told() -> None:
     masked = np.where(RANDOM.random(EXACT.shape) < 0.7, -1e9, EXACT)
     found = find_place(EXACT, masked, LEFT)
     assert (found["target_there"], found["differing"]) == ("-1e+09", int((masked != EXACT).sum()))
-    assert found["place"] == say("some_places")
+    assert found["place"] == say("most_places")
+    assert find_place(EXACT, np.full(EXACT.shape, 7.0), LEFT)["place"] == say("all_places")
+    assert find_place(EXACT, np.where(EXACT > 1, -1e9, EXACT), LEFT)["place"] == say("some_places")
+
+
+@pytest.mark.parametrize(("at", "place"), [(np.s_[:, 0], "[:, 0, :]"), (np.s_[1, 6:9], "[1, 6:9, :]")])
+def test_the_few_places_at_which_both_agree_are_told(at: object, place: str) -> None:
+    wrong = RANDOM.normal(size=EXACT.shape)
+    wrong[at] = EXACT[at]  # type: ignore[index]
+    found = find_place(EXACT, wrong, LEFT)
+    assert (found["place"], found["differing"]) == (say("all_places_but", places=place), EXACT.size - EXACT[at].size)  # type: ignore[index]
+    wrong = wrong + 1
+    wrong.ravel()[RANDOM.permutation(EXACT.size)[:20]] = EXACT.ravel()[:20]
+    assert not find_place(EXACT, wrong, LEFT)
+
+
+@pytest.mark.parametrize("left", [0.0, 1e-5, 0.1, 0.4])
+def test_as_many_of_the_smallest_errors_agree_as_rounding_makes(left: float) -> None:
+    """By sorting all of them."""
+    for errors in (RANDOM.normal(size=4000), RANDOM.lognormal(0, 9, 4000), RANDOM.integers(0, 3, 4000), np.ones(7)):
+        squares = np.square(errors / np.abs(errors).max())
+        in_order = np.sort(squares)
+        agreeing = int(np.searchsorted(np.cumsum(in_order), left**2 * squares.sum(), side="right"))
+        differs = _find_differing(squares, left)
+        # equal ones are of one kind, however many of them would be needed
+        assert differs.sum() == (squares > in_order[agreeing - 1]).sum() if agreeing else differs.all()
 
 
 def test_numbers_that_come_out_otherwise_are_told_by_their_bounds() -> None:

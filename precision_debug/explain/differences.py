@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..records import Culprit
+from .criteria import HALF
 from .exchanged import find_most_left, make_case
 from .introduced import Alone
 from .places import find_place
@@ -43,7 +44,7 @@ def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit
     found = find_place(case.exact, case.wrong, left)
     if not found.keys() & {"base_there", "target_there"}:
         relation = find_relation(case.exact, case.wrong, inputs, left)
-        if relation and "place" in found:
+        if relation and "place" in found and found["differing"] <= HALF * found["elements"]:  # else of them all
             relation["relation_there"] = relation.pop("relation")
         found = {**found, **relation}
     return dataclasses.replace(culprit, evidence={**culprit.evidence, **found}) if found else culprit

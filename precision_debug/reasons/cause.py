@@ -201,6 +201,9 @@ THINGS: Mapping[str, Wording] = {
         "the baseline's and something more that is the same along axis {axis}", "基线的结果加上沿轴 {axis} 不变的数"
     ),
     "some_places": Wording("some places", "某些位置"),
+    "all_places": Wording("all places", "所有位置"),
+    "most_places": Wording("most places", "大部分位置"),
+    "all_places_but": Wording("all places but {places}", "除 {places} 外的所有位置"),
     "numbers_to": Wording("of at most {most:.4g}", "不大于 {most:.4g} "),
     "numbers_from": Wording("of at least {least:.4g}", "不小于 {least:.4g} "),
     "sizes_from": Wording("of a size of at least {least:.4g}", "的绝对值不小于 {least:.4g} "),

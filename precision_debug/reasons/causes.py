@@ -462,24 +462,24 @@ CAUSES: Mapping[str, Cause] = {
         ), "relation": Wording(
             "the target computes something else: its results are {relation}", "目标的计算不同：其结果为{relation}",
         ), "relation_there": Wording(
-            "the target computes something else at {place} alone ({differing} of {elements} numbers): its results are"
+            "the target computes something else at {place} ({differing} of {elements} numbers differ): its results are"
             " {relation_there}",
-            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个）：其结果为{relation_there}",
+            "目标在 {place} 处的计算不同（{elements} 个数中有 {differing} 个不同）：其结果为{relation_there}",
         ), "within": Wording(
             "the target computes something else only where the baseline has numbers {within} ({differing} of"
             " {elements})",
             "目标的计算仅在基线的数{within}之处不同（{elements} 个数中的 {differing} 个）",
         ), "base_there": Wording(
-            "the target computes something else at {place} alone ({differing} of {elements} numbers), where the"
+            "the target computes something else at {place} ({differing} of {elements} numbers differ), where the"
             " baseline has {base_there} throughout",
-            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个），基线在该处全为 {base_there}",
+            "目标在 {place} 处的计算不同（{elements} 个数中有 {differing} 个不同），基线在该处全为 {base_there}",
         ), "target_there": Wording(
-            "the target computes something else at {place} alone ({differing} of {elements} numbers), where it has"
+            "the target computes something else at {place} ({differing} of {elements} numbers differ), where it has"
             " {target_there} throughout",
-            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个），目标在该处全为 {target_there}",
+            "目标在 {place} 处的计算不同（{elements} 个数中有 {differing} 个不同），目标在该处全为 {target_there}",
         ), "place": Wording(
-            "the target computes something else at {place} alone ({differing} of {elements} numbers)",
-            "目标仅在 {place} 处的计算不同（{elements} 个数中的 {differing} 个）",
+            "the target computes something else at {place} ({differing} of {elements} numbers differ)",
+            "目标在 {place} 处的计算不同（{elements} 个数中有 {differing} 个不同）",
         )},
         unproven=True, by_a_pass=True,
     ),
