@@ -1105,3 +1105,30 @@ def test_predicates_of_what_was_not_compared_are_false() -> None:
     assert is_non_finite_in_target_alone(uncompared("a")) is False
     for none in ({"target": {"nan": 1}, "base": {"nan": 2}}, {"target": {"inf": 1}, "base": {"inf": 1}}):
         assert is_non_finite_in_target_alone(row("a", 0.1, **none)) is False
+
+
+@pytest.mark.parametrize(
+    ("share", "other", "named"),
+    [
+        (0.16, 0.019, True), (0.14, 0.001, False),  # PART, of one far above any other
+        (0.16, 0.021, False), (0.5, 0.4, True), (0.49, 0.4, False),  # else half of it
+    ],
+)
+def test_of_a_small_error_what_is_far_above_one_rounding_makes_a_part_and_leads_or_half(
+    share: float, other: float, named: bool
+) -> None:
+    errors = dict.fromkeys("abc", SMALL / 2) | {"y": SMALL}
+    assert ("a" in accused({"a": share, "b": other}, {"a": 8.1}, errors, out=SMALL)) is named
+    assert ("a" in accused({"a": share, "b": other}, {"a": 7.9}, errors, out=SMALL)) is False
+
+
+def test_what_chooses_between_a_culprits_numbers_is_kept_for_another_amplifier() -> None:
+    """The maximum that a softmax takes off: what reads it makes the error much larger."""
+    graph = {"a": (), "y": ("a",), "m": ("a",), "n": ("m",), "z": ("n",)}
+    for grown, types, together in (
+        (4.1e-4, {"m": "ReduceMax", "n": "Relu"}, ("a", "y", "m", "n")), (3.9e-4, {"m": "ReduceMax"}, ("a", "y")),
+        (4.1e-4, {"m": "ReduceSum"}, ("a", "y")),
+    ):  # fmt: skip
+        errors = {"a": 1e-4, "m": 1e-4, "n": 1e-4, "z": grown, "y": 0.09}
+        assert kept(errors, ("a", "y"), "amplified", "y", graph=graph, types=types) == together
+        assert kept(errors, graph=graph, types=types) == ("a",), "of no amplifier"

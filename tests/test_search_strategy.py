@@ -932,3 +932,42 @@ def test_beyond_sixty_four_groups_without_a_share_halves_tell_more() -> None:
     few = [one(n) for n in range(64)]
     _, _, sets = ranked(needing(60), lambda _kept: few, 100)
     assert 62 in {len(kept) for kept in sets}
+
+
+@pytest.mark.parametrize(
+    ("size", "share", "count", "sizes"),
+    [
+        (16, 0.5, 100, [15, 13]), (17, 0.5, 100, [8, 4]),  # one by one, then operators in a row
+        (64, 0.5, 100, [32, 32]), (65, 0.5, 100, [33, 17]),  # by halves of what is equally likely
+        # of an error without a main cause many are no small set: more than 24, or than a third of all
+        (24, 0.49, 100, [12, 12]), (25, 0.49, 100, []), (25, 0.5, 100, [12, 6]),
+        (20, 0.49, 60, [10, 10]), (21, 0.49, 60, []), (21, 0.5, 60, [10, 5]),
+    ],
+)  # fmt: skip
+def test_how_a_set_that_holds_is_made_smaller_depends_on_how_large_it_is(
+    size: int, share: float, count: int, sizes: list[int]
+) -> None:
+    oracle, whole = judging(count, needing(3)), frozenset(range(size))
+    found = minimise(oracle, chain(count), lambda _kept: [one(3, share)], first=[whole])
+    asked = [len(kept) for kept in oracle.asked]
+    assert (found.state, found.kept) == (("found", {3}) if sizes else ("diffuse", whole))
+    assert (asked[: 2 + len(sizes)], found.minimal) == ([0, size, *sizes], bool(sizes))
+    assert len(asked) == 2 or sizes
+
+
+@pytest.mark.parametrize(("count", "following"), [(8, 7), (9, 4)])
+def test_of_a_longer_prediction_the_shortest_part_that_holds_is_made_smaller(count: int, following: int) -> None:
+    groups = [one(4 * number + 1, 1 / count - 0.001) for number in range(count)]
+    found, _, sets = ranked(needing(1, 5, otherwise=0.5), lambda _kept: groups, 60)
+    assert (found.state, found.kept) == ("found", {1, 5})
+    assert [len(kept) for kept in sets[:3]] == [0, count, following]
+
+
+@pytest.mark.parametrize(
+    ("errors", "goes"), [({"u10": 0.295, "u14": 0.29}, True), ({"u10": 0.31, "u14": 0.305}, False)]
+)
+def test_what_brings_back_thirty_times_the_limit_is_no_hope(errors: dict[str, float], goes: bool) -> None:
+    group = Group(tensor="t10", units=frozenset({10, 14}), share=0.3)
+    found, oracle = searched(chain(24), lost_without(0.9, {4}, **errors), [group, one(4, 0.25)])
+    assert found.kept == ({4} if goes else {4, 10, 14})
+    assert (frozenset({4}) in oracle.asked) is goes
