@@ -1023,3 +1023,19 @@ def test_a_part_may_leave_little_more_than_the_set_as_it_is_pasted(left: float, 
 
     found = Model(error, rough=needs(4, 6, left=0.1)).fix(4, 6)
     assert (found.keys, found.state) == (keys(*kept), "lessened")
+
+
+@pytest.mark.parametrize(("late", "kept"), [(False, keys(4, 7, 8)), (True, keys(4))])
+def test_whom_the_pasted_command_names_is_kept_too_though_no_set_is_left_as_long_as_there_is_time(
+    late: bool, kept: tuple[str, ...]
+) -> None:
+    model = Model(lambda some, _at: BEFORE if "n4" not in some else 0.002 if "n7" in some else 0.008)
+    finder = model.finder(most=2, of_one=0.005, of_many=0.05)
+
+    def run(some: tuple[str, ...]) -> Pasted:
+        finder.begun = -math.inf if late else finder.begun
+        return pasted() if "n7" in some else pasted(state="culprits", culprits=(culprit(7),))
+
+    finder.pasted = run
+    assert finder.find([culprit(4)]).keys == kept
+    assert finder.ran == (2 if late else 3)

@@ -948,7 +948,7 @@ def test_how_a_set_that_holds_is_made_smaller_depends_on_how_large_it_is(
     size: int, share: float, count: int, sizes: list[int]
 ) -> None:
     oracle, whole = judging(count, needing(3)), frozenset(range(size))
-    found = minimise(oracle, chain(count), lambda _kept: [one(3, share)], first=[whole])
+    found = minimise(oracle, chain(count), lambda _kept: [one(3, share), one(50)], first=[whole])
     asked = [len(kept) for kept in oracle.asked]
     assert (found.state, found.kept) == (("found", {3}) if sizes else ("diffuse", whole))
     assert (asked[: 2 + len(sizes)], found.minimal) == ([0, size, *sizes], bool(sizes))
