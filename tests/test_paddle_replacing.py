@@ -144,4 +144,5 @@ def test_numbers_in_the_program_are_constants_that_an_operator_reads(tmp_path: P
     session = opened(models.pir("branches"), "cpu_fp32", feeds, tmp_path)
     scale = session.operator("scale_0")
     assert [value.item() for value in scale.parameters.values()] == [pytest.approx(0.05)]
+    assert [*scale.parameters] == ["scale_0, scale"]  # by Paddle's own name for what is read there
     session.close()

@@ -1,7 +1,9 @@
-"""What a program says of each operator: its attributes, and the constants that it reads. Read without Paddle."""
+"""What a program says of each operator: its attributes, and the constants that it reads. Read without Paddle, but for
+the names of numbers among these."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -12,6 +14,8 @@ from precision_debug.numbers.narrowing import narrow_type, round_values
 from precision_debug.records import Operator
 
 from ..model import Model
+from ..naming import plain_type
+from .framework import import_paddle
 from .onnx_export import weights_of
 from .pir_program import PirProgram
 
@@ -65,9 +69,23 @@ class Operators:
         for name, kind, reads, attributes in program.reading():
             parameters = {item: self._weights[item] for item in reads if item in self._weights}
             for place, values in numbers.get(name, {}).items():
-                parameters[f"{name}, input {place}"] = np.asarray(values, np.float32)
+                told = self._inputs.get(kind, ())
+                which = told[place] if place < len(told) else f"input {place}"
+                parameters[f"{name}, {which}"] = np.asarray(values, np.float32)
             kept = {key: value for key, value in attributes.items() if key not in _SAY_NOTHING}
             found[name] = Operator(op_type=kind, attributes=kept, parameters=parameters)
+        return found
+
+    @functools.cached_property
+    def _inputs(self) -> dict[str, list[str]]:
+        """Names of what operators read, by type, as Paddle's own definitions have them."""
+        paddle, found = import_paddle(), dict[str, list[str]]()
+        program = paddle.static.Program()
+        with contextlib.suppress(ValueError, RuntimeError):  # another version's file
+            paddle.base.core.deserialize_pir_program(str(self._model.file), program)
+        for one in program.global_block().ops:
+            with contextlib.suppress(ValueError):  # none: a parameter, a branch, an operator of the user's
+                found[plain_type(one.name())] = one.get_input_names()
         return found
 
 
