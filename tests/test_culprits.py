@@ -1132,3 +1132,16 @@ def test_what_chooses_between_a_culprits_numbers_is_kept_for_another_amplifier()
         errors = {"a": 1e-4, "m": 1e-4, "n": 1e-4, "z": grown, "y": 0.09}
         assert kept(errors, ("a", "y"), "amplified", "y", graph=graph, types=types) == together
         assert kept(errors, graph=graph, types=types) == ("a",), "of no amplifier"
+
+
+@pytest.mark.parametrize(("out", "named"), [(3 * UNIT, False), (3.001 * UNIT, True)])
+def test_of_three_roundings_nobody_outweighs_the_others(out: float, named: bool) -> None:
+    """LOOK: beyond it one that leads makes half of an error; up to there nearly all."""
+    found = subject_of(dict.fromkeys("abc", out / 2) | {"y": out})
+    effects = {"a": [Effect(at="y", share=0.6)], "b": [Effect(at="y", share=0.01)]}
+    assert bool(rank(found, alone_of({"a": 1.0, "b": 1.0}), effects, (sink(out),), "", {"y"})) is named
+
+
+def test_two_dozen_suspects_are_looked_at_before_anything_is_measured() -> None:
+    graph = chained(30)
+    assert len(list_early_suspects(subject_of(dict.fromkeys(graph, 1e-3), graph))) == 24
