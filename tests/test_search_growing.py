@@ -10,7 +10,7 @@ import pytest
 from precision_debug.protocols import TF32_OFF
 from precision_debug.records import TensorMeta
 from precision_debug.search.offer import JudgedSet, Oracle, Spent
-from precision_debug.search.strategy import find_smallest_along, grow_along_data, search_along_data
+from precision_debug.search.strategy import grow_along_data, search_along_data, try_along_data
 from precision_debug.search.units import Units
 
 
@@ -68,10 +68,7 @@ def run(
 
     place = units.of(culprit)
     assert place is not None
-    rounding = range(units.operators, len(units))
-    everything = frozenset(range(units.operators))
-    steps = grow_along_data(units, {place}, units.around(culprit))
-    found = find_smallest_along(judge, steps, everything, (), tuple(rounding))
+    found = search_along_data(Oracle(len(units), judge), units, units.around(culprit), {place}).kept
     return None if found is None else names(units, found), len(engines)
 
 
@@ -138,8 +135,9 @@ def asked_for(
             asked.append(set(kept))
         return JudgedSet(error(kept) <= 0.1, error(kept))
 
-    everything = frozenset(range(count))
-    found = find_smallest_along(judge, [frozenset(step) for step in steps], everything, always, rounding)
+    oracle, everything = Oracle(count, judge), frozenset(range(count))
+    try_along_data(oracle, [frozenset(step) for step in steps], everything, always, rounding)
+    found = oracle.smallest()
     return None if found is None else set(found), asked
 
 

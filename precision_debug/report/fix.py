@@ -96,9 +96,6 @@ def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: f
         times = f"{kept.slower:.2f}"
         en = f"; a run takes {times} times as long as with nothing kept"
         parts.append(Text(en, f"；单次运行耗时为不保留时的 {times} 倍"))
-        if kept.whole_slower is not None:
-            times = f"{kept.whole_slower:.2f}"
-            parts.append(Text(f" (with everything kept: {times} times)", f"（全部保留时为 {times} 倍）"))
     if kept.stopped is not None:
         en = "; no smaller set was looked for after {stopped} s"
         parts.append(_word(kept, en, "；{stopped} 秒后不再查找更小的集合"))
@@ -466,7 +463,7 @@ def fix_sections(report: Report) -> tuple[Section, ...]:
         title=Text("Kept operators against error, speed and size", "保留数量与误差、速度、大小"),
         head=(
             Text("Kept", "保留数"), Text("What", "说明"), measure, Text("Holds", "是否成立"),
-            Text("Holds on others", "其他输入"), *_COST, Text("Error, as a bar", "误差条"),
+            Text("Holds on others", "其他输入"), *_COST,
         ),
         lines=tuple(_format_point(point, fix) for point in fix.trade),
     )  # fmt: skip
@@ -542,19 +539,7 @@ def _format_point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
         Cell(text=holds, tone="good" if point.passes else "bad"),
         Cell(text=same(held), right=True),
         *_cost_cells(point),
-        Cell(text=same(_draw_bar(point, fix)), tone="code"),
     )
-
-
-def _draw_bar(point: TradePoint, fix: Fix) -> str:
-    """Return a bar of at most 24 signs: the error on a scale of decades, so that every point shows."""
-    errors = [item.error for item in fix.trade if item.error]
-    if point.error is None:
-        return "█" * 24 + " ∞"
-    if not point.error or not errors:
-        return ""
-    low, high = math.log10(min(errors)) - 0.5, math.log10(max(errors))
-    return "█" * max(1, round(24 * (math.log10(point.error) - low) / max(high - low, 1e-9)))
 
 
 _VERIFIED = {

@@ -331,7 +331,6 @@ class FixFinder:
         assert again is not None
         found = self.rule.told(
             self.keepable.typed(again.kept), again, runs=self.ran,
-            whole_slower=None if again.slower is None else self._whole_slower(),
             trade=self._trade(len(kept)) if self.oracle.asked[kept].gives_up else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
@@ -342,14 +341,6 @@ class FixFinder:
             with contextlib.suppress(PrecisionDebugError):  # then it is not known
                 return as_pasted(found, self.pasted(again.kept), strict=strict)
         return found
-
-    def _whole_slower(self) -> float | None:
-        """Times as long a run takes with everything kept; None where the runs are used up."""
-        if self.oracle.left <= 0 or self._late():
-            return None
-        self.oracle.end_after(self.oracle.left - 1)
-        every = self.keepable.units.keys(self.oracle.all)
-        return self.trials.run(every, self.samples[:1], timed=False, beside=self.beside).slower
 
     def _nothing(self) -> ToKeep:
         """Return what came of everything that can be kept says where else to look."""

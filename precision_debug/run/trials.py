@@ -33,9 +33,6 @@ __all__ = ["Trials", "run_outputs"]
 _TIMED = 7
 """Timed runs of a set, whose median is shown: odd, so that it is one of them."""
 
-_TURNS = 5
-"""Runs of each that are enough where they take turns for longer than a moment."""
-
 _ROUNDED = 1e-9
 """By what a mean of scores may miss its limit: it was rounded in the last digit."""
 
@@ -88,28 +85,28 @@ class Trials:
         return self._reads("save_model") or self._reads("save_engine")
 
     def run(
-        self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True,
-        beside: Session | None = None, rough: bool = False,
+        self, keys: Sequence[str], samples: Sequence[Sample], *, timed: bool = True, beside: Session | None = None,
+        rough: bool = False, weighed: bool = False,
     ) -> Evaluation:  # fmt: skip
         """Run the target with these keys kept, and evaluate it.
 
         A set that does not run fails; what is missing on this machine, as long as no set has run on it, is raised.
 
-        others: held-out samples that are run in the same session, since an engine takes long to build. timed: a few
-        runs more tell the milliseconds of one. beside: the target with nothing kept, which takes turns with it, so that
-        it is known how many times as long a run takes."""
+        timed: a few runs more tell the milliseconds of one. beside: the target with nothing kept, which takes turns
+        with it, so that it is known how many times as long a run takes. weighed: the bytes are told too where that
+        takes saving a model."""
         begun = time.monotonic()
         try:
             self.opened += 1
             options = {**self.keeping(keys), **(self.roughly if rough else {})}
-            with self._opened(self._with(options), "save_engine", self._saving) as (session, saved):
+            size = "save_model" if weighed and not self._reads("save_engine") else "save_engine"
+            with self._opened(self._with(options), size, self._saving) as (session, saved):
                 found = dataclasses.replace(
                     self._evaluate(session, samples, keys, self.mode, saved[self._saving]),
-                    others=tuple(one.passes for one in self._judged(session, others)),
                     executed=count_executed(self.opening, session),
-                    milliseconds=_time_run(session, samples[0], _MOMENT) if timed else None,
+                    milliseconds=_time_run(session, samples[0], _PATIENCE if weighed else _MOMENT) if timed else None,
                     slower=None if beside is None else _compare_times(session, beside, samples[0]),
-                    obeyed=tuple(getattr(session, "obeyed", tuple)()), bytes=_weigh(saved["save_engine"]),
+                    obeyed=tuple(getattr(session, "obeyed", tuple)()), bytes=_weigh(saved[size]),
                 )  # fmt: skip
             self.ran = True
         except PrecisionDebugError as error:
@@ -117,13 +114,6 @@ class Trials:
                 raise
             found = Evaluation(kept=tuple(keys), mode=self.mode, passes=False, text=str(error))
         return dataclasses.replace(found, seconds=time.monotonic() - begun)
-
-    def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:
-        """Milliseconds of a run, and bytes of the model or engine with these kept, where the mode can save it."""
-        self.opened += 1
-        saving = "" if self._reads("save_engine") else "save_model"
-        with self._opened(self._with(self.keeping(keys)), saving) as (session, saved):
-            return _time_run(session, sample), _weigh(saved[saving])
 
     def made(self, handed: Handed) -> None:
         """Let the session that a hand-over names write its file. Raises PrecisionDebugError."""
@@ -262,14 +252,6 @@ def _compare_times(session: Session, plain: Session, sample: Sample) -> float | 
     if first > _MOMENT:
         return None
     runs = max(1, math.ceil(_TOLD / max(first, _TOLD / _AT_ONCE)))
-    ratios: list[float] = []
-    begun = time.perf_counter()
-    for turn in range(_TIMED):
-        pair = (plain, session) if turn % 2 == 0 else (session, plain)
-        times = {id(one): took(one, runs) for one in pair}
-        ratios.append(times[id(session)] / max(times[id(plain)], 1e-9))
-        if time.perf_counter() - begun > _PATIENCE and turn + 1 >= _TURNS:
-            break
-    ratios.sort()
+    ratios = sorted(took(session, runs) / max(took(plain, runs), 1e-9) for _turn in range(_TIMED))
     steady = ratios[-2] <= _AGREE * ratios[1]
     return statistics.median(ratios) if steady else None

@@ -81,8 +81,7 @@ class Evaluation:
     error: relative L2 of the worst judged output over all samples, or the metric's; None: NaN, Inf, or it did not run.
     errors, held: the same, and whether it passes, by sample. outputs: by sample the relative L2 error of the worst
     whole output, where the error is that of slices that were lost; () elsewhere. text: the first mismatch, or why it
-    did not run. seconds: of opening and running. others: whether held-out samples pass, where they were run in the
-    same session.
+    did not run. seconds: of opening and running.
     milliseconds, bytes: of a run, and of the engine. obeyed: what the engine says of the kept layers. executed: in
     which precision the operators ran; None: nobody can tell. slower: times as long as a run with nothing kept, the two
     by turns; None: not timed.
@@ -97,7 +96,6 @@ class Evaluation:
     outputs: tuple[float | None, ...] = ()
     text: str = ""
     seconds: float = 0.0
-    others: tuple[bool, ...] = ()
     milliseconds: float | None = None
     bytes: int | None = None
     obeyed: tuple[str, ...] = ()
@@ -262,7 +260,7 @@ class ToKeep:
     that was not run. each: in "none", whether each unit was left in the low precision by itself, and none could be:
     nothing but everything helps then. trade: of a fix that gives up most of the low precision, smaller sets that were
     run, each with the least error of its size and those below. slower: a run with these kept takes so many times as
-    long as with nothing kept, both by turns on this machine; whole_slower: with everything kept. None: not timed.
+    long as with nothing kept, both by turns on this machine. None: not timed.
     stopped: seconds after which no further set was run, where that ended it. exact: error of the worst output against
     the same model in float64, of the baseline, of the target, and of the target with these kept; () not measured.
     pasted: whether the command with the option passes, where the bound of what is left depends on whose it is, or on
@@ -299,7 +297,6 @@ class ToKeep:
     whole_ran: bool = False
     each: bool = False
     slower: float | None = None
-    whole_slower: float | None = None
     trade: tuple[TradePoint, ...] = ()
     stopped: float | None = None
     exact: tuple[float, ...] = ()

@@ -113,12 +113,11 @@ class FixRule:
     def told_in_vain(self, least: float, whole: Evaluation | None, **more: Any) -> ToKeep:
         """Return what came of sets of which none is offered. least: the least error that was left. whole: with
         everything kept; None: that was not run."""
-        return ToKeep(
-            state="none", before=finite_or_none(self.before[0]), after=finite_or_none(least), allowed=self.allowed,
-            was=self.was and self.was.counts, whole=None if whole is None else whole.error,
-            whole_still=None if whole is None else whole.told.executed,
-            whole_ran=whole is not None and bool(whole.errors), metric=self.metric, slices=self.slices,
-            others=len(self.before) - 1, **more,
+        found = whole if whole is not None else Evaluation(kept=(), mode="", passes=False)
+        left = Evaluation(kept=(), mode="", passes=False, error=finite_or_none(least))
+        return self.told(
+            ToKeep(), left, state="none", whole=found.error, whole_still=found.told.executed,
+            whole_ran=bool(found.errors), **more,
         )  # fmt: skip
 
 
@@ -334,16 +333,6 @@ class Oracle:
     def helping(self) -> dict[frozenset[int], JudgedSet]:
         """What came of the sets that help."""
         return {kept: judged for kept, judged in self.asked.items() if judged.helps}
-
-    def list_larger(self, than: frozenset[int]) -> list[frozenset[int]]:
-        """Return sets that were seen to hold and keep more than this one, the smallest first, fewer the larger they
-        are."""
-        sizes: dict[int, frozenset[int]] = {}
-        for kept in sorted(self.asked, key=lambda kept: (len(kept), self.asked[kept].error)):
-            if len(kept) > len(than) and kept != self.all and self._is_held(self.asked[kept]):
-                sizes.setdefault(len(kept), kept)
-        held = list(sizes.values())
-        return [held[2**power - 1] for power in range(len(held).bit_length())]
 
     def smallest(self) -> frozenset[int] | None:
         """Return the smallest set that was seen to hold, the one with the least error among equals."""

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from ..explain.criteria import HALF
 from ..explain.operators import plain_type, split_words
 from ..protocols import TF32_OFF
-from .offer import JudgedSet, Oracle, Spent
+from .offer import Oracle, Spent
 from .ranking import Group
 from .units import Units, find_reached
 
 __all__ = [
-    "ENGINES", "FoundSet", "Rank", "find_predicted", "find_smallest_along", "grow_along_data", "make_smaller",
-    "minimise", "search_along_data",
+    "ENGINES", "FoundSet", "Rank", "find_predicted", "grow_along_data", "make_smaller", "minimise",
+    "search_along_data", "try_along_data",
 ]  # fmt: skip
 
 _SMALL = 16
@@ -535,65 +535,47 @@ def search_along_data(
     rounding = tuple(unit for unit in ends if units.units[unit].key == TF32_OFF)
     always = tuple(unit for unit in ends if unit not in rounding)  # they leave out what the user's command asks for
     everything = oracle.all - set(rounding)
-    kept = find_smallest_along(oracle.judge, grow_along_data(units, culprits, start), everything, always, rounding)
-    if kept is not None:
+    with contextlib.suppress(Spent):
+        try_along_data(oracle, grow_along_data(units, culprits, start), everything, always, rounding)
+    if (kept := oracle.smallest()) is not None:
         return FoundSet(state="found", kept=kept, groups=groups)
     whole = oracle.asked.get(oracle.all) or oracle.asked.get(everything)
     return FoundSet(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
 
 
-def find_smallest_along(
-    judge: Callable[[frozenset[int]], JudgedSet], steps: Sequence[frozenset[int]], everything: frozenset[int],
-    always: Sequence[int] = (), rounding: Sequence[int] = (),
-) -> frozenset[int] | None:  # fmt: skip
-    """Return the smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
+def try_along_data(
+    oracle: Oracle, steps: Steps, everything: frozenset[int], always: Sequence[int], rounding: Sequence[int]
+) -> None:  # fmt: skip
+    """Try the steps up to the first that holds, and parts of that. Raises Spent.
 
     always: switches that are tried by themselves first, and stay on where they help. rounding: those that can only
     lessen an error that is finite; they are tried with a set too that changes nothing without them.
     """
-    holding: list[frozenset[int]] = []
-
-    def holds(kept: frozenset[int]) -> bool:
-        found = judge(kept).passes
-        if found:
-            holding.append(kept)
-        return found
-
-    with contextlib.suppress(Spent):
-        _grow(judge, holds, steps, everything, always, rounding)
-    return min(holding, key=len, default=None)
-
-
-def _grow(
-    judge: Callable[[frozenset[int]], JudgedSet], holds: Callable[[frozenset[int]], bool],
-    steps: Sequence[frozenset[int]], everything: frozenset[int], always: Sequence[int], rounding: Sequence[int],
-) -> None:  # fmt: skip
-    base, on, more = judge(frozenset()).error, frozenset[int](), frozenset(rounding)
+    base, on, more = oracle.judge(()).error, frozenset[int](), frozenset(rounding)
     for one in (*always, *(rounding if math.isfinite(base) else ())):
-        if holds(on | {one}):
+        if oracle.holds(on | {one}):
             return
-        if judge(on | {one}).error <= HALF * base:
-            base, on = judge(on | {one}).error, on | {one}
+        if oracle.judge(on | {one}).error <= HALF * base:
+            base, on = oracle.judge(on | {one}).error, on | {one}
     below = on
     for step in [*steps, everything]:
         tried = step | on
         if tried == below:
             continue
-        if holds(tried):
-            _halve(holds, below, tried)
+        if oracle.holds(tried):
+            _halve(oracle, below, tried)
             return
-        error = judge(tried).error
+        error = oracle.judge(tried).error
         unchanged = math.isfinite(base) and error >= (1 - _UNCHANGED) * base
-        last = step == everything
-        if more - on and (unchanged or last):
-            if holds(tried | more):
-                _halve(holds, below | more, tried | more)
+        if more - on and (unchanged or step == everything):
+            if oracle.holds(tried | more):
+                _halve(oracle, below | more, tried | more)
                 return
-            on = on | more if judge(tried | more).error < error else on
+            on = on | more if oracle.judge(tried | more).error < error else on
         below = tried | on
 
 
-def _halve(holds: Callable[[frozenset[int]], bool], low: frozenset[int], high: frozenset[int]) -> None:
+def _halve(oracle: Oracle, low: frozenset[int], high: frozenset[int]) -> None:
     """Prefixes, along the data, of what the set that holds has beyond the one that does not."""
     rest = sorted(high - low)
     if len(high) <= _FEW:
@@ -602,7 +584,7 @@ def _halve(holds: Callable[[frozenset[int]], bool], low: frozenset[int], high: f
         if len(rest) < 2:
             return
         half = low | frozenset(rest[: len(rest) // 2])
-        if holds(half):
+        if oracle.holds(half):
             rest = rest[: len(rest) // 2]
         else:
             low, rest = half, rest[len(rest) // 2 :]

@@ -120,8 +120,8 @@ class _Search:
         self.feed_set, self.journal, self.folder, self.known, self.begun = feed_set, journal, folder, known, begun
         self.marks = spec.marks
         self.level = spec.explain
-        self.tried = self.on_engine = self.rankings = self.held = 0
-        self.counted: set[tuple[str, tuple[str, ...], str]] = set()
+        self.tried = self.on_engine = self.rankings = 0
+        self.told: set[tuple[str, tuple[str, ...], str]] = set()
         self.notes: list[Reason] = []
         self.oracles: dict[str, Oracle] = {}
         self.was: Executed | None = None
@@ -131,9 +131,7 @@ class _Search:
         self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
         if unknown := list_unknown_reads(self.spec, self.asked.check):
             self.notes.append(say("not_gone_on_from", why=unknown[0]))
-        self.unseen = Unseen(
-            self.spec, self.asked, self.baseline, self.target, self.feed_set, halves=not self.keep.simulation
-        )  # fmt: skip
+        self.unseen = Unseen(self.spec, self.asked, self.baseline, self.target, self.feed_set)
         if self.unseen.note:
             self.notes.append(self.unseen.note)
         tensors = self.unseen.tensors
@@ -206,19 +204,14 @@ class _Search:
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
             rough = is_rough(what)
-            found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
+            found = trials.run(keys, samples, rough=rough, timed=not rough, weighed=what == TRADE)
             self.known.end(found, what)
-        if (trials.mode, keys, what) not in self.counted and is_counted(what):
-            self.tried += 1
-            self.on_engine += trials.mode == self.spec.run_mode
-        self.counted.add((trials.mode, keys, what))
-        self.journal.write(events.Tried(kept=len(kept), evaluation=found.told, what=what))
+        if (trials.mode, keys, what) not in self.told:
+            self.told.add((trials.mode, keys, what))
+            self.tried += is_counted(what)
+            self.on_engine += is_counted(what) and trials.mode == self.spec.run_mode
+            self.journal.write(events.Tried(kept=len(kept), evaluation=found.told, what=what))
         return found
-
-    def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
-        """Held-out samples that are run in the same session, since an engine takes long to build."""
-        costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and is_counted(what)
-        return self.unseen.now if costly else ()
 
     def _oracle(
         self, trials: Trials, samples: Sequence[Sample], what: str = "", exact: Oracle | None = None
@@ -255,7 +248,7 @@ class _Search:
         """Return the answer, checked on held-out samples."""
         as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
         samples, start = self.samples, None if as_it_is else self._simulated()
-        larger, first = list[frozenset[int]](), None if self.keep.simulation else report
+        first = None if self.keep.simulation else report
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
             while True:
@@ -266,49 +259,27 @@ class _Search:
                 if isinstance(self.keep, InRegions) and not self.asked.check:
                     found = _search_regions(oracle, self.units, self.groups or rank, start)
                 else:
-                    found = minimise(oracle, self.units, rank, start=start, rough=rough, first=larger)
+                    found = minimise(oracle, self.units, rank, start=start, rough=rough)
                 if self.alone or len(found.kept or ()) < len(self.units) or not (self.was and self.was.names):
                     break
                 self.alone = True  # what takes none but itself out of the low precision is more than everything
             if not self.unseen.checks(found.state):
                 return found
             assert found.kept is not None
-            missed = self._missed(trials, found.kept, what)
+            missed = self._missed(trials, found.kept)
             if found.state == "diffuse" or not missed:
                 return found
-            again = self._known(trials, found.kept, self._checking)
-            if turn == 2 or (found.kept and self.unseen.is_far_from(missed, again, self.criterion)):
+            if turn == 2:
                 break
             self.unseen.learn(missed[0])  # which is searched for too, once or twice
             self.unseen.now = self._with_low(trials, self.unseen.now)
-            samples, start, larger = self.unseen.seen, found.kept or None, oracle.list_larger(found.kept)
+            samples, start = self.unseen.seen, found.kept or None
         return dataclasses.replace(found, state="diffuse")
 
-    def _missed(self, trials: Trials, kept: frozenset[int], what: str) -> list[Sample]:
-        """Return the samples that the search did not see, or has used already, on which a set does not hold."""
-        held = self._others(trials, kept, what)
-        checked = list(zip(self.unseen.now, held, strict=False))
-        if all(held) and (more := self._with_low(trials, self.unseen.widen())):
-            self.unseen.now[-len(more) :] = more
-            found = self._evaluate(trials, kept, more, f"{HELD_OUT} {self.unseen.portion}, {len(more)} more").held
-            checked += zip(more, found, strict=False)
-        self.held = sum(holds for _, holds in checked)
-        if self.unseen.used:
-            again = self._evaluate(trials, kept, self.unseen.used, f"held out before {self.unseen.portion}").held
-            checked += zip(self.unseen.used, again, strict=False)
-        # of a set that did not run at all, nothing holds
-        ran = len(checked) == len(self.unseen.now) + len(self.unseen.used)
-        every = [*self.unseen.now, *self.unseen.used]
-        return [sample for sample, holds in checked if not holds] if ran else every
-
-    def _others(self, trials: Trials, kept: frozenset[int], what: str) -> tuple[bool, ...]:
-        """Return which unseen samples hold; known where they were run in the same session."""
-        before = self._known(trials, kept, what)
-        if before is not None and len(before.others) == len(self.unseen.now):
-            return before.others
-        if not self.unseen.now:
-            return ()
-        return self._evaluate(trials, kept, self.unseen.now, self._checking).held
+    def _missed(self, trials: Trials, kept: frozenset[int]) -> list[Sample]:
+        """Return the samples that the search did not see on which a set does not hold; of one that did not run all."""
+        held = self._evaluate(trials, kept, self.unseen.now, self._checking).held
+        return [sample for sample, holds in itertools.zip_longest(self.unseen.now, held) if not holds]
 
     def _simulated(self) -> frozenset[int] | None:
         """Return what holds in the simulation, to be verified on the engine; None where there is none, or it says
@@ -381,7 +352,7 @@ class _Search:
         obeyed: tuple[str, ...] = ()
         if found.state == "found":
             keys = self.units.keys(kept)
-            every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
+            every = [*self.unseen.seen, *self.unseen.now]
             artefacts = _hand_over(trials, self.keep, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             obeyed = self._evaluate(trials, kept, self.samples).obeyed
         elif best:
@@ -393,7 +364,7 @@ class _Search:
         trade = self._traded(trials, found, best) if found.state != "not needed" else ()
         learnt = len(self.unseen.seen) - len(self.samples)
         if learnt:
-            self.notes.append(say("held_out_used", count=learnt + len(self.unseen.used)))
+            self.notes.append(say("held_out_used", count=learnt))
         known = self._known(trials, kept) if kept else None
         return Fix(
             state=found.state, kept=describe_kept_units(self.units, kept, found.groups),
@@ -401,9 +372,9 @@ class _Search:
             evaluations=self.tried, on_engine=self.on_engine, again=self.known.again,
             rankings=self.rankings, builds=1 + trials.opened, simulation=self.simulation,
             before=low.error if first is None else first, after=after, slices=self.criterion.in_slices,
-            limit=self.criterion.words, minimal=found.minimal, samples=len(self.unseen.seen) + len(self.unseen.used),
-            held=self.held, held_out=len(self.unseen.now), trade=trade, artefacts=artefacts, obeyed=obeyed,
-            was=self.was and self.was.counts, still=None if known is None else known.told.executed,
+            limit=self.criterion.words, minimal=found.minimal, samples=len(self.unseen.seen),
+            held=self._held(trials, kept) or 0, held_out=len(self.unseen.now), trade=trade, artefacts=artefacts,
+            obeyed=obeyed, was=self.was and self.was.counts, still=None if known is None else known.told.executed,
             whole=None if whole is None else whole.error, whole_passes=whole is not None and whole.passes,
             whole_still=ran and ran.counts, best=describe_kept_units(self.units, best, found.groups),
             best_error=self._error_of(trials, best) if best else None,
@@ -426,8 +397,7 @@ class _Search:
         for kept, what in sorted(_choose_points(oracle, found, best).items(), key=lambda pair: len(pair[0])):
             speed, size = None, None
             if what != "curve" or found.state == "diffuse":
-                with contextlib.suppress(PrecisionDebugError):
-                    speed, size = self._cost(trials, kept)
+                speed, size = self._cost(trials, kept)
             points.append(
                 TradePoint(
                     what=what, kept=len(kept), passes=kept in oracle.asked and oracle.asked[kept].passes,
@@ -437,13 +407,12 @@ class _Search:
             )  # fmt: skip
         return tuple(points)
 
-    def _cost(self, trials: Trials, kept: frozenset[int]) -> tuple[float, int | None]:
+    def _cost(self, trials: Trials, kept: frozenset[int]) -> tuple[float | None, int | None]:
         """Return milliseconds and bytes of a set."""
-        known = self._known(trials, kept) or self._known(trials, kept, TRADE)
-        unmeasured = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
-        if unmeasured and known is not None and known.milliseconds is not None:
-            return known.milliseconds, known.bytes
-        return trials.speed_and_size(self.units.keys(kept), self.samples[0])
+        known = self._known(trials, kept)
+        if known is None or known.milliseconds is None or (trials.saves and not self.keep.simulation):
+            known = self._evaluate(trials, kept, self.samples, TRADE)  # there is a size to be had by opening it again
+        return known.milliseconds, known.bytes
 
     def _held(self, trials: Trials, kept: frozenset[int], *, run: bool = False) -> int | None:
         """Return how many unseen samples hold with a set; None where that is not known, and it is not to be run for
@@ -451,10 +420,7 @@ class _Search:
         known = self._known(trials, kept, self._checking)
         if known is None and run and self.unseen.now:
             known = self._evaluate(trials, kept, self.unseen.now, self._checking)
-        if known is None:
-            together = self._known(trials, kept)
-            return sum(together.others) if together is not None and together.others else None
-        return None if len(known.held) != len(self.unseen.now) else sum(known.held)
+        return None if known is None or len(known.held) != len(self.unseen.now) else sum(known.held)
 
     def _error_of(self, trials: Trials, kept: frozenset[int]) -> float | None:
         judged = self.oracles[trials.mode].asked.get(kept) if trials.mode in self.oracles else None

@@ -21,7 +21,7 @@ from ...cli.option_file import with_file
 from ...cli.parser import Help, choose_language, format_error_line, make_flag, parse, program_name
 from ...errors import BackendCrash, UsageError
 from ...events import Stage, Tried, read
-from ...reasons import say
+from ...reasons import Text, say
 from ...records import RunSpec
 from ...report.doubts import describe_doubt
 from ...run.companion_files import refuse_overwriting
@@ -78,14 +78,7 @@ def run(arguments: Sequence[str]) -> int:
         artefacts=str(Path(args.artefacts).absolute() if args.artefacts else first.with_name(f"{first.stem}.fix")),
         save=save,
     )  # fmt: skip
-    outcome = _search_with_restarts(
-        spec,
-        outputs,
-        asked,
-        args.verbose,
-        args.lang,
-        _make_progress_listener(args.quiet, args.lang, args.metric or args.on),
-    )
+    outcome = _search_with_restarts(spec, outputs, asked, args)
     if outcome.report is not None and not args.quiet:
         summary.show(outcome.report, outputs, language=args.lang)
     if outcome.error is not None:
@@ -119,10 +112,8 @@ def _say_open(claims: Sequence[Claim], language: str) -> None:
     """Why the answer proves less than it seems to, where it would pass otherwise."""
     said = [describe_doubt(claim.why) for claim in claims if claim.state is State.OPEN and claim.why is not None]
     for text in dict.fromkeys(said):
-        print(
-            make_visible(f"not proven: {text.en}" if choose_language(language) == "en" else f"未证明：{text.zh}"),
-            flush=True,
-        )
+        named = Text(f"not proven: {text.en}", f"未证明：{text.zh}")
+        print(make_visible(named.of(choose_language(language))), flush=True)
 
 
 _HEADING = Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
@@ -155,31 +146,25 @@ def _refuse_contradictions(args: Any) -> None:
     limit_of(args.limit)
     if args.check:
         CheckCommand.of(args.check)
-        for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
-            if getattr(args, name) != usual:
-                raise UsageError("the command alone decides", where="--check", hint=f"leave --{name} out")
+        _refuse_beside(args, ("on", "limit", "held_out"), "the command alone decides", "--check")
     if args.runs < 0 or not 0 <= args.seconds < math.inf:
         raise UsageError("--runs and --seconds must be 0 or greater")
     if args.metric and args.metric_drop:
-        others = [("on", "outputs"), ("check", ""), ("limit", "")]
-        for name, usual in (*others, ("held_out", "")) if args.labels else others:  # whose labels nobody gave
-            if getattr(args, name) != usual:
-                raise UsageError(say("metric_alone"), where="--metric", hint=say("leave_out", option=f"--{name}"))
-    elif args.metric:
-        _check_score_options(args)
+        others = ["held_out"] if args.labels else []  # whose labels nobody gave
+        _refuse_beside(args, ("on", "check", "limit", *others), say("metric_alone"), "--metric")
+    elif args.metric:  # of a metric that decides somebody has to say how much
+        what = "cannot be combined with labels or a tolerance: the baseline's outputs are its labels"
+        _refuse_beside(args, ("on", "check", "labels"), what, "--metric")
+        least = limit_of(args.limit)[0]
+        if least is None or least > 1:
+            raise UsageError("needs the lowest acceptable value, at most 1", where="--metric",
+                             hint="add --limit 0.95, or --metric_drop 1%")  # fmt: skip
 
 
-def _check_score_options(args: Any) -> None:
-    """Raises UsageError for a metric that decides together with something else, or of which nobody says how much."""
-    for name, usual in (("on", "outputs"), ("check", ""), ("labels", "")):
-        if (getattr(args, name) or usual) != usual:
-            raise UsageError("cannot be combined with labels or a tolerance: the baseline's outputs are its"
-                             " labels", where="--metric",
-                             hint=f"leave --{name} out")  # fmt: skip
-    least = limit_of(args.limit)[0]
-    if least is None or least > 1:
-        raise UsageError("needs the lowest acceptable value, at most 1", where="--metric",
-                         hint="add --limit 0.95, or --metric_drop 1%")  # fmt: skip
+def _refuse_beside(args: Any, names: Sequence[str], what: str, where: str) -> None:
+    for name in names:
+        if getattr(args, name) not in (None, "", "outputs"):
+            raise UsageError(what, where=where, hint=say("leave_out", option=f"--{name}"))
 
 
 def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
@@ -190,59 +175,39 @@ def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
     return dataclasses.replace(spec, options=without_saving(spec.options)), save
 
 
-def _search_with_restarts(
-    spec: Any,
-    outputs: Sequence[Path],
-    asked: SearchRequest,
-    verbose: bool,
-    language: str,
-    on_event: Callable[[Mapping[str, Any]], None],
-) -> Outcome:
+def _search_with_restarts(spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest, args: Any) -> Outcome:
     """Where an engine takes the process with it, that set fails, and the search goes on in a new process."""
     for _ in range(_CRASHES):
         outcome = supervise(
-            spec, outputs, verbose=verbose, on_event=on_event, asked=asked, language=language
-        )
-        if not isinstance(outcome.error, BackendCrash):
+            spec, outputs, verbose=args.verbose, on_event=_make_progress_listener(args.quiet, args.lang, asked.on),
+            asked=asked, language=args.lang,
+        )  # fmt: skip
+        crashed = isinstance(outcome.error, BackendCrash)
+        if not crashed or not note_crash(Path(asked.folder, EVALUATIONS), str(outcome.error)):
             return outcome
-        if not note_crash(Path(asked.folder, EVALUATIONS), str(outcome.error)):
-            return outcome
-        print(
-            make_visible(f"precision_debug: a set crashed the engine, and counts as failed: {outcome.error}"),
-            file=sys.stderr,
-        )
+        said = f"precision_debug: a set crashed the engine, and counts as failed: {outcome.error}"
+        print(make_visible(said), file=sys.stderr)
     return outcome
 
 
 def _make_progress_listener(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
-    """Return a listener that prints one line on standard error for each stage and each set run. on: see Asked."""
-    from ...reasons import Text
+    """Return a listener that prints one line on standard error for each stage and each set. on: see SearchRequest."""
     from ...report.words import reason_text
 
     language = choose_language(language)
-    said_before: set[tuple[int, str, str]] = set()
-    running = False  # a set was begun whose result has not been said
+    by = Text("Rel L2", "相对 L2") if on in ("outputs", "all") else Text("metric", "指标")
 
     def tell(event: Mapping[str, Any]) -> None:
-        nonlocal running
-        if quiet:
-            return
-        if event["event"] not in (Stage.event, Tried.event):
+        if quiet or event["event"] not in (Stage.event, Tried.event):
             return
         match read(event):
             case Stage(text=text):
-                running = running or text.code in ("stage_set", "stage_for")
                 print(make_visible(f"  {reason_text(text, language)} …"), file=sys.stderr, flush=True)
-            case Tried(kept=kept, evaluation=found, what=what):
+            case Tried(kept=kept, evaluation=found):
                 holds = Text("holds", "成立") if found.passes else Text("fails", "不成立")
-                by = Text("Rel L2", "相对 L2") if on in ("outputs", "all") else Text("metric", "指标")
-                said = found.text or "NaN or Inf" if found.error is None else f"{found.error:.3g}"
-                if (kept, what, said) in said_before and not running:  # known, and asked for again
-                    return
-                running = False
-                said_before.add((kept, what, said))
-                en, zh = (said, said) if found.error is None else (f"{by.en} {said}", f"{by.zh} {said}")
-                line = Text(f"{kept} kept: {holds.en}, {en}", f"保留 {kept}：{holds.zh}，{zh}")
+                bad = found.text or "NaN or Inf"
+                said = bad if found.error is None else f"{by.of(language)} {found.error:.3g}"
+                line = Text(f"{kept} kept: {holds.en}, {said}", f"保留 {kept}：{holds.zh}，{said}")
                 print(make_visible(f"    {line.of(language)}"), file=sys.stderr, flush=True)
 
     return tell
