@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +22,7 @@ __all__ = [
     "model",
     "nested_model",
     "odd_outputs",
+    "save_operators",
     "scan_model",
     "strings_and_sequences",
     "value",
@@ -30,6 +33,27 @@ FLOAT = TensorProto.FLOAT
 
 def value(name: str, shape: Sequence[int | str] | None = None, elem: int = FLOAT) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, elem, shape)
+
+
+def save_operators(
+    path: Path, ops: Sequence[tuple[Any, ...]], weights: Mapping[str, Any], shape: Sequence[int], opset: int = 20
+) -> str:
+    """Save a file from one input x to one output y.
+
+    ops: operator, inputs, results, and attributes where it has any. weights: the numbers that may be read by name.
+    """
+    nodes = []
+    for kind, inputs, outputs, *rest in ops:
+        read, made = inputs.split(" ") if inputs else [], outputs.split()
+        nodes.append(helper.make_node(kind, read, made, f"node_{made[0]}", **dict(*rest)))
+    used = {name for node in nodes for name in node.input}
+    kinds = {name: np.float32 if held.dtype.kind == "f" else np.int64 for name, held in weights.items()}
+    kept = [numpy_helper.from_array(held.astype(kinds[name]), name) for name, held in weights.items() if name in used]
+    graph = helper.make_graph(nodes, "g", [value("x", shape)], [value("y")], kept)
+    versions = [helper.make_opsetid("", opset)]
+    ir_version = helper.find_min_ir_version_for(versions)
+    onnx.save(helper.make_model(graph, ir_version=ir_version, opset_imports=versions), str(path))
+    return str(path)
 
 
 def model(

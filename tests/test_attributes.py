@@ -11,6 +11,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx", reason="files are made with onnx")
 
+from onnx_models import save_operators  # noqa: E402
+
 import precision_debug  # noqa: E402
 from precision_debug.explain.attributes import list_other_attributes  # noqa: E402
 from precision_debug.records import Culprit, Operator  # noqa: E402
@@ -25,20 +27,8 @@ Ops = list[tuple[str, str, str, dict[str, Any]]]
 
 
 def save(path: Path, between: Ops) -> str:
-    from onnx import TensorProto, helper, numpy_helper
-
-    ops: Ops = [("MatMul", "x w", "h", {}), *between, ("MatMul", "m v", "y", {})]
-    nodes = [helper.make_node(kind, inputs.split(" ") if inputs else [], [out], f"node_{out}", **more)
-             for kind, inputs, out, more in ops]  # fmt: skip
-    read = {name for node in nodes for name in node.input}
-    kept = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in WEIGHTS.items()
-            if name in read]  # fmt: skip
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (6, 16))
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], kept), ir_version=9,
-                              opset_imports=[helper.make_opsetid("", 20)])  # fmt: skip
-    onnx.save(model, str(path))
-    return str(path)
+    ops = [("MatMul", "x w", "h"), *between, ("MatMul", "m v", "y")]
+    return save_operators(path, ops, WEIGHTS, (6, 16))
 
 
 def blame_files(folder: Path, base: Ops, target: Ops) -> tuple[Culprit, ...]:
@@ -122,17 +112,8 @@ _GRU = {"w": RANDOM.normal(size=(1, 30, 8)), "r": RANDOM.normal(size=(1, 30, 10)
 
 
 def save_gru(path: Path, more: dict[str, Any]) -> str:
-    from onnx import TensorProto, helper, numpy_helper
-
-    nodes = [helper.make_node("GRU", ["x", "w", "r"], ["h"], "node_h", hidden_size=10, **more),
-             helper.make_node("MatMul", ["h", "v"], ["y"], "node_y")]  # fmt: skip
-    kept = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in _GRU.items()]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (5, 2, 8))
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], kept), ir_version=9,
-                              opset_imports=[helper.make_opsetid("", 20)])  # fmt: skip
-    onnx.save(model, str(path))
-    return str(path)
+    ops = [("GRU", "x w r", "h", {"hidden_size": 10, **more}), ("MatMul", "h v", "y")]
+    return save_operators(path, ops, _GRU, (5, 2, 8))
 
 
 _HARD = {"activations": ["HardSigmoid", "Tanh"], "activation_alpha": [0.2, 0.0], "activation_beta": [0.5, 0.0]}

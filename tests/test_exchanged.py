@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx_models import save_operators
 
 import precision_debug
 from precision_debug.reasons import say
@@ -25,21 +24,7 @@ Ops = list[tuple[Any, ...]]
 
 
 def save(path: Path, ops: Ops) -> str:
-    """ops: operator, inputs, results, and attributes where it has any."""
-    nodes = []
-    for kind, inputs, outputs, *rest in ops:
-        made = outputs.split()
-        nodes.append(helper.make_node(kind, inputs.split(), made, f"node_{made[0]}", **dict(*rest)))
-    read = {name for node in nodes for name in node.input}
-    kinds = {name: np.float32 if WEIGHTS[name].dtype.kind == "f" else np.int64 for name in read & WEIGHTS.keys()}
-    held = {name: value.astype(kinds[name]) for name, value in WEIGHTS.items() if name in read}
-    kept = [numpy_helper.from_array(value, name) for name, value in held.items()]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (6, 8))
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], kept), ir_version=8,
-                              opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
-    onnx.save(model, str(path))
-    return str(path)
+    return save_operators(path, ops, WEIGHTS, (6, 8), opset=17)
 
 
 def blame(folder: Path, base: Ops, target: Ops) -> tuple[Culprit, ...]:

@@ -26,6 +26,7 @@ from planted.eleventh_torch import layer, names
 from planted.fifteenth_torch import BACK, LOST, PORT
 from planted.fourteenth_torch import _dense, rel
 from planted.onnx_faults import Array, Graph
+from planted.shared import print_measured, run_saved
 from planted.tenth_torch import step
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import COARSE, DIFFER, Thread
@@ -539,22 +540,10 @@ def focus_that_is_held() -> Any:
 
 def measure(one: Thread) -> tuple[float, float]:
     if one.mode == "ort_fp32":
-        import tempfile
-
-        import onnxruntime as ort
-
         (module, x), _ = globals()[one.name]()
-        with tempfile.TemporaryDirectory() as folder:
-            path, _, feeds = one.make(Path(folder))
-            got = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, dict(feeds or {}))[0]
-        return rel(fourteenth_torch._ran((module, [x], None), torch.float64), got), 0.0
+        return rel(fourteenth_torch._ran((module, [x], None), torch.float64), run_saved(one)), 0.0
     return fifteenth_torch.measure(one, globals())
 
 
 if __name__ == "__main__":
-    for found in CASES:
-        if not sys.argv[1:] or any(word in found.name for word in sys.argv[1:]):
-            try:
-                print("{} ({}): {:.3g}, mended {:.3g}".format(found.name, found.mode, *measure(found)), flush=True)
-            except Exception as error:
-                print(found.name, type(error).__name__, error, flush=True)
+    print_measured(CASES, measure)

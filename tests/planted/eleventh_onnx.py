@@ -80,6 +80,22 @@ def blind(
     return register
 
 
+def write_samples(
+    folder: Path, xs: Sequence[Any], words: list[str], script: str, labels: Any, options: Sequence[str]
+) -> None:
+    """Write a folder of inputs with a script and labels; words: the options of the command, which name them."""
+    (folder / "in").mkdir(exist_ok=True)
+    for place, x in enumerate(xs):
+        np.savez(folder / "in" / f"{place:03d}.npz", x=x)
+    words[:] = ["--inputs", str(folder / "in")]
+    if script:
+        (folder / "mine.py").write_text(script)
+    if labels is not None:
+        np.save(folder / "labels.npy", labels)
+        words.extend(["--labels", str(folder / "labels.npy")])
+    words.extend(one.replace("FOLDER", str(folder)) for one in options)
+
+
 def samples(
     name: str,
     build: Build,
@@ -99,16 +115,8 @@ def samples(
         xs = feeds(np.random.default_rng(3))
         g.feeds["x"] = xs[0]
         file = g.save(folder / f"{name}.onnx", build(g))
-        (folder / "in").mkdir(exist_ok=True)
-        for place, x in enumerate(xs):
-            np.savez(folder / "in" / f"{place:03d}.npz", x=x)
-        words[:] = ["--inputs", str(folder / "in")]
-        if script:
-            (folder / "mine.py").write_text(script)
-        if labels is not None:
-            np.save(folder / "labels.npy", labels(g, xs))
-            words.extend(["--labels", str(folder / "labels.npy")])
-        words.extend(one.replace("FOLDER", str(folder)) for one in options)
+        known = None if labels is None else labels(g, xs)
+        write_samples(folder, xs, words, script, known, options)
         return file, None, None
 
     CASES.append(Blind(name=name, make=make, options=words, truth=truth, **label))

@@ -24,6 +24,7 @@ from torch import nn
 
 from planted.eleventh_torch import layer, names
 from planted.fourteenth_torch import _eight, _made, _ran, rel
+from planted.shared import print_measured
 from planted.tenth_torch import of_classes, step
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
@@ -722,9 +723,4 @@ def _flat(found: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for found in CASES:
-        if not sys.argv[1:] or any(word in found.name for word in sys.argv[1:]):
-            try:
-                print("{} ({}): {:.3g}, mended {:.3g}".format(found.name, found.mode, *measure(found)), flush=True)
-            except Exception as error:
-                print(found.name, type(error).__name__, error, flush=True)
+    print_measured(CASES, measure)

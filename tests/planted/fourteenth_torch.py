@@ -24,6 +24,7 @@ from torch import nn
 
 from planted.eleventh_torch import layer, names
 from planted.onnx_faults import Array, Graph
+from planted.shared import run_saved
 from planted.tenth_torch import of_classes, step
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
@@ -860,15 +861,8 @@ def measure(one: Thread) -> tuple[float, float]:
     """The error of what is planted, and what mending it leaves; of two modules both in float64, where 0 is left."""
     build = globals()[one.name]
     if one.mode == "ort_fp32":
-        import tempfile
-
-        import onnxruntime as ort
-
         module, inputs, _ = _made(lambda: build()[0])
-        with tempfile.TemporaryDirectory() as folder:
-            path, _, feeds = one.make(Path(folder))
-            got = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, dict(feeds or {}))[0]
-        return rel(_ran((module, inputs, None), torch.float64), got), 0.0
+        return rel(_ran((module, inputs, None), torch.float64), run_saved(one)), 0.0
     if one.baseline:
         pair = (globals()[BASES[one.name]], build)
         moves = "optimiser" in one.options

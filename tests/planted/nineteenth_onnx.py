@@ -17,12 +17,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, version_converter
 
-from planted import fourteenth_onnx
+from planted import fourteenth_onnx, shared
 from planted.fifteenth_onnx import SEVEN, _bytes, _detail, _put
 from planted.fourteenth_onnx import ROUNDS, _fed, _filters
 from planted.onnx_faults import Array, Graph, _body, _info
 from planted.onnx_further import ints, k
-from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
+from planted.shared import two_graphs
+from planted.twelfth.case import COARSE, DIFFER, Thread
 
 # After the first run: price_of_an_option's own input is rounded, too, and may be named first.
 CASES: list[Thread] = []
@@ -30,27 +31,8 @@ Made = tuple[Path, Path, Mapping[str, Array]]
 case = functools.partial(fourteenth_onnx.case, cases=CASES)
 MS = {"domain": "com.microsoft"}
 TOO_COARSE = f"{COARSE} mask_range packed reads_rounded outlier_channel constant_scale found_by_repair saturation"
-
-
-def two(build: Any, good: Any, bad: Any, name: str, truth: str, who: str = "", why: str = DIFFER, *, opset: int = 17,
-        mode: str = "ort_fp32", kind: str = "converter", **more: Any) -> None:  # fmt: skip
-    """build(g, how): one model; good: how the baseline is built, bad: how the target. Healthy where nobody is named."""
-
-    def make(folder: Path) -> Made:
-        saved = []
-        for file, how in ((f"{name}.onnx", bad), ("base.onnx", good)):
-            g = Graph(seed=1919, opset=opset)
-            saved.append(g.save(folder / file, build(g, how)))
-        return saved[0], saved[1], g.feeds
-
-    add(make, name, truth, who, why, mode=mode, kind=kind if who else "healthy", baseline="ort_fp32", **more)
-
-
-def add(make: Any, name: str, truth: str, who: str = "", why: str = "", *, mode: str, kind: str, **more: Any) -> None:
-    def named() -> None: ...
-
-    named.__name__, named.__doc__ = name, truth
-    CASES.append(labelled(named, "", kind, mode, who, why if who else "", make=make, **more))
+two = functools.partial(two_graphs, CASES, 1919)
+add = functools.partial(shared.add, CASES)
 
 
 def _halves(g: Graph, x: str, name: str, axis: int = -1) -> list[str]:

@@ -28,6 +28,7 @@ from planted.eleventh_torch import layer, names
 from planted.fifteenth_torch import _UPDATE, BACK, LOST, MOVE, PORT
 from planted.fourteenth_torch import _dense
 from planted.onnx_faults import Array, Graph
+from planted.shared import print_measured, two_modules
 from planted.tenth_torch import of_classes, step
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import COARSE, DIFFER, Thread
@@ -39,25 +40,7 @@ case = functools.partial(fifteenth_torch.case, cases=CASES, module="nineteenth_t
 converted = functools.partial(fourteenth_torch.converted, cases=CASES, module_of="nineteenth_torch")
 OTHER = f"{DIFFER} unfound"
 
-# --- two modules that should be one
-
-
-def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", **more: Any) -> None:
-    """build(how): a module and what it is fed, as the baseline and as the target have it."""
-
-    def target() -> Any:
-        torch.manual_seed(1901)
-        return build(bad)
-
-    def base() -> Any:
-        torch.manual_seed(1901)
-        return build(good)
-
-    target.__name__, target.__doc__, base.__name__ = name, truth, f"{name}_before"
-    globals().update({name: target, base.__name__: base})
-    more.setdefault("extra", who)
-    kind, mode = more.pop("kind", "port" if who else "healthy"), more.pop("mode", PORT)
-    case("", kind, mode, who, OTHER if who else "", base.__name__, **more)(target)
+two = functools.partial(two_modules, globals(), 1901, PORT, OTHER)
 
 
 def _ring(mode: str) -> Any:
@@ -425,9 +408,4 @@ def measure(one: Thread) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    for found in CASES:
-        if not sys.argv[1:] or any(word in found.name for word in sys.argv[1:]):
-            try:
-                print("{} ({}): {:.3g}, mended {:.3g}".format(found.name, found.mode, *measure(found)), flush=True)
-            except Exception as error:
-                print(found.name, type(error).__name__, error, flush=True)
+    print_measured(CASES, measure)

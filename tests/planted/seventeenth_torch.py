@@ -27,6 +27,7 @@ from planted.eleventh_torch import layer, names
 from planted.fifteenth_torch import BACK, LOST, MOVE, PORT
 from planted.fourteenth_torch import _ran, rel
 from planted.onnx_faults import Array, Graph
+from planted.shared import print_measured, run_saved
 from planted.tenth_torch import of_classes, step
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import COARSE, DIFFER, Thread
@@ -815,15 +816,8 @@ def measure(one: Thread) -> tuple[float, float]:
     """As the sixteenth's."""
     build: Callable[..., Any] = globals()[one.name]
     if one.mode == "ort_fp32":
-        import tempfile
-
-        import onnxruntime as ort
-
         module, x = build()[0]
-        with tempfile.TemporaryDirectory() as folder:
-            path, _, feeds = one.make(Path(folder))
-            got = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, dict(feeds or {}))[0]
-        return rel(_ran((module, [x], None), torch.float64), got), 0.0
+        return rel(_ran((module, [x], None), torch.float64), run_saved(one)), 0.0
     if one.name == "blanks_taken_out_before_repeats":
         first, last = (of()[0](of()[1])[0] for of in (blank_that_parts_two_alike, build))
         return rel(first, last), 0.0
@@ -840,9 +834,4 @@ def measure(one: Thread) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    for found in CASES:
-        if not sys.argv[1:] or any(word in found.name for word in sys.argv[1:]):
-            try:
-                print("{} ({}): {:.3g}, mended {:.3g}".format(found.name, found.mode, *measure(found)), flush=True)
-            except Exception as error:
-                print(found.name, type(error).__name__, error, flush=True)
+    print_measured(CASES, measure)

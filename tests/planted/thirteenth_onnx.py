@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from planted.eleventh_onnx import write_samples
 from planted.onnx_faults import Array, Graph, tokens
 from planted.onnx_further import ints, k
 from planted.twelfth.case import COARSE, DIFFER, Build, Thread, graph, labelled, one_file, two_files
@@ -69,16 +70,8 @@ def samples(feeds: Callable[[np.random.Generator], Sequence[Array]], kind: str, 
         def make(folder: Path) -> tuple[Path, None, None]:
             xs = feeds(np.random.default_rng(13))
             file, _, _ = one_file(build)(folder)
-            (folder / "in").mkdir(exist_ok=True)
-            for place, x in enumerate(xs):
-                np.savez(folder / "in" / f"{place:03d}.npz", x=x)
-            words[:] = ["--inputs", str(folder / "in")]
-            if script:
-                (folder / "mine.py").write_text(script)
-            if labels is not None:
-                np.save(folder / "labels.npy", labels(file, xs))
-                words.extend(["--labels", str(folder / "labels.npy")])
-            words.extend(one.replace("FOLDER", str(folder)) for one in told)
+            known = None if labels is None else labels(file, xs)
+            write_samples(folder, xs, words, script, known, told)
             return file, None, None
 
         CASES.append(labelled(build, thread, kind, mode, who, why, make=make, options=words, **more))

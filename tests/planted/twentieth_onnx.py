@@ -18,7 +18,8 @@ from planted.fifteenth_onnx import SEVEN
 from planted.fourteenth_onnx import ROUNDS, _fed, _filters
 from planted.onnx_faults import Array, Graph
 from planted.onnx_further import ints, k
-from planted.twelfth.case import COARSE, DIFFER, Thread, labelled
+from planted.shared import two_graphs
+from planted.twelfth.case import COARSE, DIFFER, Thread
 
 # After the first run: labels that took for granted what an engine rounds, or where a stretch ends, were put right
 # (RESULTS, the twentieth batch).
@@ -29,25 +30,7 @@ MS = {"domain": "com.microsoft"}
 OTHER = f"{DIFFER} unfound"
 LOSES = f"{ROUNDS} stepped found_by_repair rounded_constant"
 TOO_COARSE = f"{COARSE} mask_range packed reads_rounded outlier_channel constant_scale found_by_repair saturation"
-
-
-def two(build: Any, good: Any, bad: Any, name: str, truth: str, who: str = "", why: str = DIFFER, *, opset: int = 17,
-        mode: str = "ort_fp32", kind: str = "converter", **more: Any) -> None:  # fmt: skip
-    """build(g, how): one model; good: how the baseline is built, bad: how the target. Healthy where nobody is named."""
-
-    def make(folder: Path) -> Made:
-        saved = []
-        for file, how in ((f"{name}.onnx", bad), ("base.onnx", good)):
-            g = Graph(seed=2020, opset=opset)
-            saved.append(g.save(folder / file, build(g, how)))
-        return saved[0], saved[1], g.feeds
-
-    def named() -> None: ...
-
-    named.__name__, named.__doc__ = name, truth
-    more.setdefault("extra", who)
-    CASES.append(labelled(named, "", kind if who else "healthy", mode, who, why if who else "", make=make,
-                          baseline="ort_fp32", **more))  # fmt: skip
+two = functools.partial(two_graphs, CASES, 2020)
 
 
 # --- packed weights

@@ -20,8 +20,10 @@ from planted import fifteenth_torch, fourteenth_torch
 from planted.eleventh_torch import layer, names
 from planted.fifteenth_torch import _UPDATE, BACK, LOST, MOVE, PORT
 from planted.fourteenth_torch import _dense
+from planted.nineteenth_torch import _stepped
 from planted.onnx_faults import Array, Graph
-from planted.tenth_torch import of_classes, step
+from planted.shared import two_modules
+from planted.tenth_torch import of_classes
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import DIFFER, Thread
 
@@ -29,24 +31,7 @@ CASES: list[Thread] = []
 case = functools.partial(fifteenth_torch.case, cases=CASES, module="twentieth_torch")
 converted = functools.partial(fourteenth_torch.converted, cases=CASES, module_of="twentieth_torch")
 OTHER = f"{DIFFER} unfound"
-
-
-def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", **more: Any) -> None:
-    """build(how): a module and what it is fed, as the baseline and as the target have it."""
-
-    def target() -> Any:
-        torch.manual_seed(2001)
-        return build(bad)
-
-    def base() -> Any:
-        torch.manual_seed(2001)
-        return build(good)
-
-    target.__name__, target.__doc__, base.__name__ = name, truth, f"{name}_before"
-    globals().update({name: target, base.__name__: base})
-    more.setdefault("extra", who)
-    kind, mode = more.pop("kind", "port" if who else "healthy"), more.pop("mode", PORT)
-    case("", kind, mode, who, OTHER if who else "", base.__name__, **more)(target)
+two = functools.partial(two_modules, globals(), 2001, PORT, OTHER)
 
 
 def _state_space(how: str) -> Any:
@@ -361,11 +346,6 @@ def hard_swish_and_flatten_as_exported() -> Any:
 
 
 # --- training steps
-
-
-def _stepped(loss: Any, optimiser: Any = None) -> Any:
-    return step(lambda m, x: m.b(torch.tanh(m.a(x))), loss, optimiser, a=lambda: linear(16, 32),
-                b=lambda: linear(32, 6))  # fmt: skip
 
 
 _LOSS = names("loss", "mean", "div", "sum", "mul", "sub", "loss/mean", "loss/sum", "loss/mul", "loss/div", "kl_div",

@@ -16,7 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from planted.fourteenth_onnx import _fed
 from planted.onnx_faults import Array, Graph
 from planted.onnx_further import ints, k
-from planted.twelfth.case import DIFFER, Thread, labelled
+from planted.shared import two_graphs
+from planted.twelfth.case import DIFFER, Thread
 
 CASES: list[Thread] = []
 Made = tuple[Path, Path | None, Mapping[str, Array]]
@@ -48,25 +49,9 @@ class Typed(Graph):
         return path
 
 
-def two(build: Any, good: Any, bad: Any, name: str, truth: str, who: str = "", why: str = DIFFER, *, opset: int = 17,
-        base_opset: int = 0, mode: str = "ort_fp32", kind: str = "converter", cases: list[Thread] = CASES,
-        **more: Any) -> None:  # fmt: skip
-    """build(g, how): one model; good: how the baseline is built, bad: how the target. Healthy where nobody is named.
-    cases: of which batch."""
-
-    def make(folder: Path) -> Made:
-        saved = []
-        for file, how, of in ((f"{name}.onnx", bad, opset), ("base.onnx", good, base_opset or opset)):
-            g = Typed(seed=2121, opset=of)
-            saved.append(g.save(folder / file, build(g, how)))
-        return saved[0], saved[1], g.feeds
-
-    def named() -> None: ...
-
-    named.__name__, named.__doc__ = name, truth
-    more.setdefault("extra", who)
-    cases.append(labelled(named, "", kind if who else "healthy", mode, who, why if who else "", make=make,
-                          baseline="ort_fp32", **more))  # fmt: skip
+def two(*case: Any, cases: list[Thread] = CASES, **more: Any) -> None:
+    """See ``shared.two_graphs``. cases: of which batch."""
+    two_graphs(cases, 2121, *case, of=Typed, **more)
 
 
 # --- norms, pools, filters

@@ -27,8 +27,9 @@ from planted.eleventh_torch import layer
 from planted.eleventh_torch import names as _names
 from planted.fifteenth_torch import BACK, LOST, PORT
 from planted.fourteenth_torch import rel
+from planted.nineteenth_torch import _stepped
 from planted.onnx_faults import Array, Graph
-from planted.tenth_torch import step
+from planted.shared import two_modules
 from planted.torch_faults import Net, image, linear, tokens
 from planted.twelfth.case import DIFFER, Thread
 
@@ -41,26 +42,9 @@ names = functools.partial(_names, most=8)
 OTHER = f"{DIFFER} unfound"
 
 
-def two(name: str, truth: str, build: Any, good: Any, bad: Any, who: str = "", of: Any = None, **more: Any) -> None:
-    """build(how): a module and what it is fed, as the baseline and as the target have it. of: the globals of another
-    batch's module, where its ``case`` and ``BUILDS`` stand."""
-    here = globals() if of is None else of
-
-    def target() -> Any:
-        torch.manual_seed(2101)
-        return build(bad)
-
-    def base() -> Any:
-        torch.manual_seed(2101)
-        return build(good)
-
-    target.__name__, target.__doc__, base.__name__ = name, truth, f"{name}_before"
-    here.update({name: target, base.__name__: base})
-    here["BUILDS"][name] = target, base
-    more.setdefault("extra", who)
-    kind, mode = more.pop("kind", "port" if who else "healthy"), more.pop("mode", PORT)
-    why = f"{OTHER} {more.pop('why', '')}" if who else ""
-    here["case"]("", kind, mode, who, why, base.__name__, **more)(target)
+def two(*case: Any, of: Any = None, **more: Any) -> None:
+    """See ``shared.two_modules``. of: the globals of another batch's module, with its ``case`` and ``BUILDS``."""
+    two_modules(globals() if of is None else of, 2101, PORT, OTHER, *case, **more)
 
 
 def _bag(how: str) -> Any:
@@ -389,11 +373,6 @@ def adaptive_pool_as_windows_of_four() -> Any:
 
 
 # --- training steps
-
-
-def _stepped(loss: Any, optimiser: Any = None) -> Any:
-    return step(lambda m, x: m.b(torch.tanh(m.a(x))), loss, optimiser, a=lambda: linear(16, 32),
-                b=lambda: linear(32, 6))  # fmt: skip
 
 
 _STEMS = ("smooth_l1_loss", "huber_loss")
