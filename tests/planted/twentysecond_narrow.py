@@ -234,7 +234,8 @@ def _float8(g: Graph, kind: str) -> Sequence[str]:
 
 two(_float8, "float8_e4m3fn", "float8_e5m2", "weights_in_e5m2_in_place_of_e4m3",
     "Weights are held in e5m2, of two bits, "
-    "in place of e4m3, of three.", "w", f"{DIFFER} held_narrower", opset=19, extra="w h", facts=["w8|5m2"])  # fmt: skip
+    "in place of e4m3, of three.", "w h", f"{DIFFER} held_narrower",
+    opset=19, extra="w h", facts=["w8|5m2"])  # fmt: skip
 
 
 def _real(name: str, truth: str, source: str, mode: str, who: str = "", why: str = "", **more: Any) -> None:
@@ -250,7 +251,7 @@ def _real(name: str, truth: str, source: str, mode: str, who: str = "", why: str
     CASES.append(labelled(named, "", "overflow" if who else "healthy", mode, who, why, make=make, **more))
 
 
-_real("classifier_of_text_lines_in_half", "A MobileNetV3 in float16.", "cls", "ort_fp16")
+_real("classifier_of_text_lines_in_half", "A MobileNetV3 in float16.", "cls", "ort_fp16", open=True)
 _real("kinds_of_files_in_openvino", "Magika, with every fusion of OpenVINO, in float32.", "magika", "ov_opt_fp32")
 _MASK = "/model/model.0/auto_model/Mul_1_output_0 /model/model.0/auto_model/Constant_13_output_0"
 _real("mask_of_a_sentence_model_in_bfloat16",
@@ -270,7 +271,7 @@ def _enlarged(g: Graph) -> Sequence[str]:
 
 _ir("corners_of_an_upsample_in_the_ir", "Interpolate's coordinates are asymmetric in the IR in place of half_pixel.",
     _enlarged, lambda text: text.replace('coordinate_transformation_mode="half_pixel"',
-                                         'coordinate_transformation_mode="asymmetric"'), "up",
+                                         'coordinate_transformation_mode="asymmetric"'), "up leak",
     facts=["coordinate_transformation_mode|asymmetric"])  # fmt: skip
 
 

@@ -121,8 +121,8 @@ def _clamped(g: Graph, plus: float) -> Sequence[str]:
     return [g.dense(g.op("Mul", [up, act], "gated"), 24, 6, "y")]
 
 
-two(_clamped, 1.0, 0.0, "gated_unit_without_its_one", "(up + 1) of a gated unit (gpt-oss) became up + 0.", "up1",
-    extra="up1 up0 gated", mode="ov_opt", facts=[r"\bplus\b"])  # fmt: skip
+two(_clamped, 1.0, 0.0, "gated_unit_without_its_one", "(up + 1) of a gated unit (gpt-oss) became up + 0.", "up1 y",
+    extra="up1 up0 gated y", mode="ov_opt", facts=[r"\bplus\b"])  # fmt: skip
 
 
 def _grouped(g: Graph, how: str) -> Sequence[str]:
@@ -167,7 +167,7 @@ def _patches(g: Graph, perm: Sequence[int]) -> Sequence[str]:
 
 
 two(_patches, [0, 2, 4, 1, 3, 5], [0, 2, 4, 3, 5, 1], "numbers_of_a_patch_with_channels_last",
-    "Each patch is laid out as rows, columns, channels in place of channels, rows, columns.", "turned",
+    "Each patch is laid out as rows, columns, channels in place of channels, rows, columns.", "turned patches",
     facts=["perm"])  # fmt: skip
 two(_patches, [0, 2, 4, 1, 3, 5], [0, 4, 2, 1, 3, 5], "patches_read_column_by_column",
     "The patches of a picture are read column by column, the places row by row.", "turned", facts=["perm"])  # fmt: skip
@@ -275,7 +275,7 @@ def _levels(g: Graph, half: float) -> Sequence[str]:
 
 
 two(_levels, 0.5, 0.0, "cells_of_one_level_at_their_corners", "The half of a cell is missing at the second of two "
-    "levels.", "middle1 at1", extra="middle1 at1 moved1 y", mode="ov_opt", facts=["half1"])  # fmt: skip
+    "levels.", "middle1 at1 y", extra="middle1 at1 moved1 y", mode="ov_opt", facts=["half1"])  # fmt: skip
 
 
 def _token(g: Graph, start: int) -> Sequence[str]:
@@ -286,7 +286,7 @@ def _token(g: Graph, start: int) -> Sequence[str]:
 
 
 two(_token, 1, 0, "mean_that_counts_the_token_of_the_class", "The mean over places counts the class's token.",
-    "places", extra="places mean", facts=["places_from"])  # fmt: skip
+    "places mean", extra="places mean", facts=["places_from"])  # fmt: skip
 
 # --- sound
 
@@ -320,7 +320,7 @@ def _voice(g: Graph, how: Mapping[str, Any]) -> Sequence[str]:
 two(_voice, {}, {"bank": "htk"}, "mel_bank_of_htk_in_place_of_slaney", "The mel bank is HTK's scale, not Slaney's.",
     "mel", mode="ort_opt", extra="mel log held", facts=["bank"])  # fmt: skip
 two(_voice, {"whisper": "all"}, {"whisper": "frame"}, "loudest_of_each_frame_in_place_of_all", "The floor of a log mel "
-    "lies below the largest of each frame, not of the whole sound.", "most", facts=["axes"])  # fmt: skip
+    "lies below the largest of each frame, not of the whole sound.", "most cut", facts=["axes"])  # fmt: skip
 
 
 def _frames(g: Graph, how: str) -> Sequence[str]:
@@ -445,8 +445,8 @@ def _scanned(g: Graph, how: Mapping[str, Any]) -> Sequence[str]:
 
 
 two(_scanned, {"scan_input_directions": [1], "scan_output_directions": [1]}, {"scan_output_directions": [1]},
-    "scan_that_runs_forward_and_writes_backward", "Scan lost scan_input_directions = 1.", "all last",
-    extra="all last body/kept body/h_out body/told kept h_out told h_in x_in",
+    "scan_that_runs_forward_and_writes_backward", "Scan lost scan_input_directions = 1.", "all last h_out@0",
+    extra="all last h_out@0 body/kept body/h_out body/told kept h_out told h_in x_in",
     facts=["scan_input_directions"])  # fmt: skip
 
 # --- quantised files

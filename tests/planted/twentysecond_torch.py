@@ -72,7 +72,8 @@ def _recurrent(kind: str) -> Any:
 
 
 _RNN = names(*(f"rnn{part}" for part in ("", "/rnn", "/rnn_tanh", "/rnn_relu", "/tanh", "/relu", "/transpose", "/add",
-                                        "/stack", "/cat")), "rnn_tanh", "rnn_relu")  # fmt: skip
+                                        "/stack", "/cat")), "rnn_tanh", "rnn_relu",
+             "rnn/rnn_tanh/transpose")  # fmt: skip
 two("recurrence_by_relu_in_place_of_tanh", "An RNN's nonlinearity is relu.", _recurrent, "tanh", "relu", _RNN,
     facts=["relu"])  # fmt: skip
 
@@ -137,7 +138,7 @@ def _looks(swapped: bool) -> Any:
     return Net(body, **parts, seen=torch.randn(2, 6, 32)), tokens()
 
 
-_LOOKS = names("transpose", "expand", "view", "bmm", "matmul", "chunk", "split", "clone") + " kv/view o/view"
+_LOOKS = names("transpose", "expand", "view", "bmm", "matmul", "chunk", "split", "clone", "div") + " kv/view o/view"
 two("keys_taken_from_the_half_of_the_values", "A packed projection's halves are values and keys in place of keys and "
     "values.", _looks, False, True, _LOOKS)  # fmt: skip
 
