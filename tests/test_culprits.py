@@ -1127,7 +1127,7 @@ def test_what_chooses_between_a_culprits_numbers_is_kept_for_another_amplifier()
     graph = {"a": (), "y": ("a",), "m": ("a",), "n": ("m",), "z": ("n",)}
     for grown, types, together in (
         (4.1e-4, {"m": "ReduceMax", "n": "Relu"}, ("a", "y", "m", "n")), (3.9e-4, {"m": "ReduceMax"}, ("a", "y")),
-        (4.1e-4, {"m": "ReduceSum"}, ("a", "y")),
+        (4.1e-4, {"m": "ReduceSum"}, ("a", "y")), (4.1e-4, {"m": "ReduceMax", "n": "ReduceSum"}, ("a", "y")),
     ):  # fmt: skip
         errors = {"a": 1e-4, "m": 1e-4, "n": 1e-4, "z": grown, "y": 0.09}
         assert kept(errors, ("a", "y"), "amplified", "y", graph=graph, types=types) == together
