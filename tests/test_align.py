@@ -8,6 +8,7 @@ from precision_debug.errors import MarkError
 from precision_debug.pairing import isomorphic
 from precision_debug.pairing.align import Alignment, align, strip_iteration
 from precision_debug.protocols import Matches
+from precision_debug.reasons.ways import way
 from precision_debug.records import TensorMeta
 
 
@@ -282,3 +283,20 @@ def test_the_only_outputs_are_partners_where_a_dimension_is_dynamic() -> None:
     assert align(base, [output("add_1", "dim0", 8, 4)], two_files=True).pairs["add_1"].base.name == "output"
     assert not align(base, [output("add_1", "dim0", 8, 5)], two_files=True).pairs
     assert not align(base, [output("add_1", "dim0", 8)], two_files=True).pairs
+
+
+def test_what_is_put_together_or_cut_out_is_paired_before_all_else() -> None:
+    """Of two tensors with one name it is not the partner; what the baseline does not have is nobody's."""
+    recut = {"part": ("whole", way("graph metadata")), "lost": ("nothing", way("graph metadata"))}
+    base, target = [meta("whole"), meta("other")], [meta("part"), meta("whole"), meta("lost"), meta("y")]
+    found = align(base, target, {"y": "whole"}, recut=recut)
+    assert pairs(found) == {"part": ("whole", "graph metadata")}
+    assert found.rivals == {"y": "part", "whole": "part"}
+    assert pairs(align(base, target, {"y": "whole"}))["y"] == ("whole", "rename map")
+
+
+def test_the_only_outputs_of_another_type_are_no_partners() -> None:
+    base = meta("add_1", shape=(2, 4), dtype="float32", is_output=True)
+    for dtype, count in (("float32", 1), ("int64", 0)):
+        other = meta("add_2", shape=(2, 4), dtype=dtype, is_output=True)
+        assert len(align([base], [other], two_files=True).pairs) == count
