@@ -281,7 +281,6 @@ def _as_held(subject: Subject, target: str, exact: Any) -> Any:
 def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], waiting: KeptTensors) -> None:
     """Tell of each operator what the baseline's and the target's arithmetic make of the target's inputs."""
     partner = subject.partner
-    target_of = {base: target for target, base in partner.items()}
     lasting: dict[str, Array] = {}  # views of the target's parameters, which no run writes: not copied
 
     def of_target(_op: str, name: str, value: Any, /) -> None:
@@ -294,8 +293,6 @@ def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], 
                 waiting.put(base, array)
 
     def of_baseline(_op: str, name: str, value: Any, /) -> Any:
-        if name not in target_of:
-            return None
         held = lasting.pop(name, None)
         wrong = waiting.get(name) if held is None else held
         if wrong is None:
@@ -309,7 +306,7 @@ def replay_operators(subject: Subject, note: Callable[[str, Any, Any], object], 
 
     subject.target.run(subject.feeds_of_target, of_target, frozenset(partner))
     putting = PutsKnown(of_baseline, waiting.get)
-    subject.operators()[0].run_replacing(subject.feeds, putting, frozenset(target_of))
+    subject.operators()[0].run_replacing(subject.feeds, putting, frozenset(partner.values()))
 
 
 class Passing:
