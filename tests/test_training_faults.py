@@ -39,7 +39,7 @@ from precision_debug.products.training.training_faults import (
     find_not_given,
     find_untrained,
 )
-from precision_debug.recording.training_log import read_log
+from precision_debug.recording.training_log import ParameterNumbers, StepNumbers, read_log
 
 STEPS = 40
 
@@ -426,6 +426,22 @@ def test_what_the_optimiser_was_not_given_is_told(tmp_path: Path, capsys: pytest
     assert "o.weight" in capsys.readouterr().out
     adversaries(tmp_path / "two")
     assert find_not_given(read_log(tmp_path / "two")) is None
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_norm_that_grows_out_of_its_band_departs_where_it_began_to(grows: bool) -> None:
+    """The band is wide: a gradient of a wrong sign needs steps to leave it, and the first of them began it; one step
+    apart from the others, with usual ones behind it, began nothing."""
+    usual = [0.5 + 0.02 * (step % 5) for step in range(18)]
+    norms = [*usual, 4.4, 4.8 if grows else 0.5, 8.2, 12.0]
+    own = {"zeros": 0.0, "below": 0.0, "broken": 0, "size": 1.0}
+    steps = [StepNumbers(step=step, parameters={"w": ParameterNumbers(norm=norm, **own)})
+             for step, norm in enumerate(norms)]  # fmt: skip
+    found = find_first_departure(steps)
+    assert found is not None
+    assert (found.step, found.what) == ((18 if grows else 20), "larger")
+    assert found.value == norms[found.step]
+    assert found.usual == pytest.approx(0.54)
 
 
 def test_a_log_of_an_earlier_version_is_read(tmp_path: Path) -> None:

@@ -152,8 +152,28 @@ def _find_band_departure(steps: Sequence[StepNumbers]) -> Departure | None:
         if found:
             worst = max(found, key=_severity_of)
             alike = sum(one.what == worst.what for one in found)
-            return jump if worst is jump else replace(worst, parameters=alike)
+            return jump if worst is jump else _find_its_beginning(steps, place, replace(worst, parameters=alike))
     return None
+
+
+def _find_its_beginning(steps: Sequence[StepNumbers], place: int, found: Departure) -> Departure:
+    """Return the departure at the step from which on the norm is far from the spread of the steps before that one: it
+    grows into a departure, and the step that began it is the one to look at."""
+    name = found.parameter
+    if found.what not in ("larger", "smaller"):
+        return found
+    for before in range(place - 1, _FEW - 1, -1):
+        past = [step.parameters[name].norm for step in steps[:before] if name in step.parameters]
+        own = steps[before].parameters.get(name)
+        norms = np.log10([norm for norm in past if 0 < norm < math.inf])
+        if own is None or own.norm <= 0 or norms.size < _FEW:
+            return found
+        off, width = math.log10(own.norm) - np.median(norms), _WIDE * np.median(np.abs(norms - np.median(norms)))
+        if (off if found.what == "larger" else -off) <= width:
+            return found
+        usual = float(10.0 ** np.median(norms))
+        found = replace(found, step=steps[before].step, value=own.norm, usual=usual)
+    return found
 
 
 def _check_step(steps: Sequence[StepNumbers], place: int, name: str) -> Departure | None:
