@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..explain import bound_of
+from ..explain.operators import find_reached
 from ..numbers.judge import HIDDEN
 from ..reasons import as_reason
 from ..records import Doubt, Number, Row, Status, TensorStats
@@ -388,17 +389,8 @@ def _first_non_finite_row(report: JudgedReport, output: Row) -> Row:
     knows what the output reads, an input that holds such values is told rather than that the output made them.
     """
     by_name = {row.name: row for row in report.rows}
-    broken: dict[str, Row] = {}
-    waiting, seen = [output.name], {output.name}
-    while waiting:
-        row = by_name.get(waiting.pop())
-        if row is None:
-            continue
-        if _is_broken(row):
-            broken[row.name] = row
-        more = [name for name in row.inputs if name not in seen]
-        seen.update(more)
-        waiting += more
+    made_of = find_reached([output.name], lambda name: by_name[name].inputs if name in by_name else ())
+    broken = {name: by_name[name] for name in (output.name, *made_of) if name in by_name and _is_broken(by_name[name])}
     if not output.inputs:
         broken |= {row.name: row for row in report.rows if row.op_type == "Input" and _is_broken(row)}
     return min(broken.values(), key=lambda row: row.index, default=output)

@@ -12,7 +12,7 @@ import numpy as np
 from ..numbers.arrays import as_array
 from ..records import TensorMeta
 from .operators import CASTS, MOVE, plain_type
-from .subject import FLOAT8, Subject
+from .subject import FLOAT8, Subject, list_between
 from .units import NARROW, bits_of, largest_of, smallest_of, unit_of
 
 __all__ = [
@@ -258,13 +258,4 @@ def is_within_one_cast(subject: Subject, name: str, error: float | None) -> bool
 def list_tensors_on_the_way(subject: Subject, name: str) -> list[str]:
     """Return the target's tensors without a partner from which a compared one is made, up to the next that have one."""
     row = subject.row_of.get(name)
-    meta = subject.targets.get(row.target_name) if row is not None else None
-    found: dict[str, None] = {}
-    waiting = list(meta.inputs) if meta is not None else []
-    while waiting:
-        one = waiting.pop()
-        if one in found or one in subject.partner or one not in subject.targets:
-            continue
-        found[one] = None
-        waiting.extend(subject.targets[one].inputs)
-    return [*found]
+    return list_between(subject, row.target_name) if row is not None else []

@@ -18,7 +18,7 @@ from .files import find_file_difference
 from .grid import find_outlier, holds_another_scale
 from .introduced import MASK, Alone, may_be_handed_nan
 from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
-from .operators import BODIES, MOVE, SELECT, plain_type
+from .operators import BODIES, MOVE, SELECT, find_reached, plain_type
 from .subject import Subject, find_narrowed_constants
 from .units import BEYOND, LOOK, MOST, NARROW, is_suspicious, largest_of, smallest_of
 
@@ -167,14 +167,8 @@ def list_early_suspects(subject: Subject, most: int = 24) -> list[str]:
 
 def _list_makers(subject: Subject, names: Sequence[str]) -> list[str]:
     """These tensors; of what was only moved about, the ones that it was made of, too."""
-    found: list[str] = []
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.append(name)
-            waiting += subject.sources(name) if subject.only_moves(name) else []
-    return found
+    made = find_reached(names, lambda name: subject.sources(name) if subject.only_moves(name) else ())
+    return [*dict.fromkeys((*names, *made))]
 
 
 def find_suspicious_sinks(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:

@@ -22,7 +22,7 @@ from .criteria import FAR, HALF
 from .effects import Sink, list_sinks, measure_error_at
 from .expected import run_shaken
 from .operator_facts import find_acting_type
-from .operators import BODIES, MOVE, SELECT, plain_type, split_words
+from .operators import BODIES, MOVE, SELECT, find_reached, plain_type, split_words
 from .subject import Subject, replaces
 from .units import LOOK_LEAST, MOST, TIMES, allowed_error
 from .whole_numbers import count_moved, find_moved
@@ -244,7 +244,7 @@ def find_changed_decisions(subject: Subject, level: str) -> Decided | None:
 def _list_decisions(subject: Subject, before: Sequence[str], bodies: Mapping[str, Sequence[str]]) -> list[str]:
     """Return tensors that decide before others, of floats; those of the target that are equal there are left out, but
     not beside another iteration of the same operator that is not."""
-    reached = _names_reached(before, lambda one: _read(subject, one, bodies))
+    reached = {*before, *find_reached(before, lambda one: _read(subject, one, bodies))}
     reached |= {name for name, values in _find_unordered(subject).items() if values in reached}
     decide = [
         name for name in sorted(reached, key=lambda name: subject.order.get(name, 0))
@@ -308,17 +308,6 @@ def _decides(subject: Subject, meta: TensorMeta) -> bool:
     return of_floats and (kind in _ROUND or (whole and (kind not in MOVE or kind in {"Cast", "Convert", "CAST"})))
 
 
-def _names_reached(names: Iterable[str], then: Any) -> set[str]:
-    found = set(names)
-    waiting = list(found)
-    while waiting:
-        for one in then(waiting.pop()):
-            if one not in found:
-                found.add(one)
-                waiting.append(one)
-    return found
-
-
 class _Runs:
     """What is before and behind decisions, and their values in further runs of both sides."""
 
@@ -347,20 +336,13 @@ class _Runs:
 
     def behind(self, names: Iterable[str]) -> set[str]:
         """Return what depends on these, themselves among it, and the values of a top-k in no order."""
-        return _names_reached(names, lambda one: (*self.readers.get(one, ()), *filter(None, [self.unordered.get(one)])))
+        known, read = [*names], lambda one: (*self.readers.get(one, ()), *filter(None, [self.unordered.get(one)]))
+        return {*known, *find_reached(known, read)}
 
     def nearest(self, name: str) -> set[str]:
         """Return the nearest compared tensors before one that the target does not show."""
-        found: set[str] = set()
-        waiting, seen = [*self.read(name)], {name}
-        while waiting:
-            one = waiting.pop()
-            if one in self.subject.row_of:
-                found.add(one)
-            elif one not in seen:
-                waiting += self.read(one)
-            seen.add(one)
-        return found
+        met = find_reached([name], self.read, lambda one: one not in self.subject.row_of)
+        return {one for one in met if one in self.subject.row_of}
 
     def few(self, names: Iterable[str]) -> list[str]:
         """Return those of these tensors whose values can be held."""

@@ -17,7 +17,7 @@ from ..records import Culprit
 from .attributes import find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
-from .subject import Subject
+from .subject import Subject, list_made_of
 from .undo import Case, measure_left_of, run_with
 from .work import Work
 
@@ -182,13 +182,7 @@ def _list_exchanges(case: Case) -> Iterator[Mapping[str, str]]:
 def _list_made_of(subject: Subject, *names: str) -> Iterator[tuple[str, str]]:
     """Yield (tensor, one that it is made of, by however many operators) for each of these."""
     for name in names:
-        waiting, seen = [name], set[str]()
-        while waiting:
-            meta = subject.meta_of.get(waiting.pop())
-            further = [one for one in (meta.inputs if meta is not None else ()) if one not in seen]
-            seen.update(further)
-            waiting += further
-        yield from ((name, one) for one in seen)
+        yield from ((name, one) for one in list_made_of(subject, name))
 
 
 def _may_fit(subject: Subject, source: str, other: str) -> bool:

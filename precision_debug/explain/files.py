@@ -23,7 +23,7 @@ from .attributes import find_flattened, find_guilty_attributes, list_other_attri
 from .introduced import Alone
 from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches
 from .operators import MOVE, plain_type
-from .subject import Subject, find_converted_type
+from .subject import Subject, find_converted_type, list_between, list_made_of
 from .undo import LEFT, Case, measure_left_of, measure_left_when
 from .units import BEYOND, NARROW, unit_of
 
@@ -185,7 +185,8 @@ def _compare_region_constants(
         own |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
         found = target.operator(partner[meta.name]) if target is not None and meta.name in partner else None
         there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
-    for made in _list_tensors_between(subject, partner.get(name, name)):
+    there_too = partner.get(name, name)
+    for made in (there_too, *list_between(subject, there_too)) if there_too in subject.targets else ():
         found = target.operator(made) if target is not None else None
         there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
     own = {key: value for key, value in own.items() if value.dtype.kind == "f" and value.size > 1}
@@ -209,20 +210,6 @@ def _compare_region_constants(
 
 
 _ONE = frozenset({"Identity", "Cast"})
-
-
-def _list_tensors_between(subject: Subject, target_name: str) -> list[str]:
-    """Return the target's tensors between a tensor of it and those that are compared."""
-    found: list[str] = []
-    waiting = [target_name]
-    while waiting:
-        name = waiting.pop()
-        meta = subject.targets.get(name)
-        if meta is None or name in found or (name != target_name and name in subject.partner):
-            continue
-        found.append(name)
-        waiting += meta.inputs
-    return found
 
 
 def _list_forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
@@ -743,11 +730,11 @@ def find_other_shapes(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
     """
     rows = {row.name: row for row in subject.rows if row.comparison is not None and not row.comparison.shapes_match}
     outputs = [row.name for row in rows.values() if row.is_output]
-    lead = {name for output in outputs for name in (output, *_list_ancestors(subject, output))}
+    lead = {name for output in outputs for name in (output, *list_made_of(subject, output))}
     found: dict[str, Culprit] = {}
     for name in sorted(rows.keys() & lead, key=lambda one: subject.order.get(one, 0)):
         exact, wrong = alone.exact.get(name), alone.wrong.get(name)
-        if exact is None or wrong is None or exact.shape == wrong.shape or _list_ancestors(subject, name) & rows.keys():
+        if exact is None or wrong is None or exact.shape == wrong.shape or rows.keys() & list_made_of(subject, name):
             continue
         row, meta = rows[name], subject.meta_of.get(name)
         difference = find_file_difference(subject, name) if meta is not None else {}
@@ -763,16 +750,3 @@ def find_other_shapes(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
             keep=(name,),
         )
     return tuple(found.values())
-
-
-def _list_ancestors(subject: Subject, name: str) -> set[str]:
-    """Return every tensor that one depends on."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        meta = subject.meta_of.get(waiting.pop())
-        for source in meta.inputs if meta is not None else ():
-            if source not in found:
-                found.add(source)
-                waiting.append(source)
-    return found - {name}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from ..records import Row, TensorMeta
 
@@ -16,11 +17,14 @@ __all__ = [
     "SELECT",
     "SQUARE_NOTHING",
     "SUM_UP",
+    "find_reached",
     "find_rounded_numbers",
     "find_shape_makers",
     "plain_type",
     "split_words",
 ]  # fmt: skip
+
+_T = TypeVar("_T")
 
 
 def split_words(text: str) -> frozenset[str]:
@@ -123,6 +127,18 @@ _FEW = 16
 """Elements up to which a tensor may be such values: dimensions, scales, limits."""
 
 
+def find_reached(
+    begin: Iterable[_T], next_of: Callable[[_T], Iterable[_T]], passes: Callable[[_T], bool] | None = None
+) -> list[_T]:  # fmt: skip
+    """Return what comes after some, one after the other; nothing is reached through what does not pass."""
+    found, waiting = dict[_T, None](), list(begin)
+    while waiting:
+        fresh = dict.fromkeys(one for one in next_of(waiting.pop()) if one not in found)
+        found |= fresh
+        waiting += fresh if passes is None else filter(passes, fresh)
+    return [*found]
+
+
 def find_shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) -> Collection[str]:
     """Return names of small tensors that such operators read, and of small ones that these are made from."""
     meta_of = {meta.name: meta for meta in tensors}
@@ -136,16 +152,11 @@ def find_shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) 
             count *= size if isinstance(size, int) else _FEW + 1
         return count <= _FEW
 
-    waiting = [
-        name for meta in tensors if plain_type(meta.op_type) in _BY_SHAPE for name in meta.inputs if name in meta_of
-    ]  # fmt: skip
-    found: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name not in found and small(name):
-            found.add(name)
-            waiting += [source for source in meta_of[name].inputs if source in meta_of]
-    return found
+    def read(meta: TensorMeta) -> list[str]:
+        return [name for name in meta.inputs if name in meta_of and small(name)]
+
+    first = [name for meta in tensors if plain_type(meta.op_type) in _BY_SHAPE for name in read(meta)]
+    return {*first, *find_reached(first, lambda name: read(meta_of[name]))}
 
 
 # Whole numbers that are floats, rounded: pixels of a picture, say.

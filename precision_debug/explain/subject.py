@@ -20,7 +20,7 @@ from ..onnx.removed_activations import Removed
 from ..pairing.align import strip_iteration
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
-from .operators import BODIES, CASTS, JOIN, MOVE, find_rounded_numbers, plain_type
+from .operators import BODIES, CASTS, JOIN, MOVE, find_reached, find_rounded_numbers, plain_type
 from .units import (
     FEW_STEPS,
     INT4,
@@ -474,11 +474,11 @@ class Subject:
 
     def descendants(self, name: str) -> set[str]:
         """Every compared tensor that depends on one."""
-        return _find_reached(self.readers, name)
+        return set(find_reached([name], lambda one: self.readers.get(one, ())))
 
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
-        return _find_reached(self._sources_of, name)
+        return set(find_reached([name], lambda one: self._sources_of.get(one, ())))
 
 
 def _find_unit_of_steps(subject: Subject) -> float:
@@ -768,16 +768,19 @@ def _dequantises(op_type: str) -> bool:
     return op_type.lower().startswith("dequanti")
 
 
-def _find_reached(next_of: Mapping[str, tuple[str, ...]], name: str) -> set[str]:
-    """What is come to from one name, without it unless it is come to again."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        for one in next_of.get(waiting.pop(), ()):
-            if one not in found:
-                found.add(one)
-                waiting.append(one)
-    return found
+def list_made_of(subject: Subject, name: str) -> list[str]:
+    """Return every tensor that one depends on, compared or not."""
+    return find_reached([name], lambda one: subject.meta_of[one].inputs if one in subject.meta_of else ())
+
+
+def list_between(subject: Subject, target_name: str) -> list[str]:
+    """Return the target's tensors without a partner from which one of it is made, up to those that have one."""
+    def read(one: str) -> list[str]:
+        metas = subject.targets
+        return [name for name in (metas[one].inputs if one in metas else ())
+                if name in metas and name not in subject.partner]  # fmt: skip
+
+    return find_reached([target_name], read)
 
 
 def replaces(session: Session) -> bool:

@@ -331,9 +331,6 @@ def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject:
 # And where the target computes in the model's own types, which an optimising compiler may round in other places:
 # options with which it computes as its baseline does. One that mends the error is what it came of.
 
-_SAMPLES = 1 << 30
-"""Bytes of compared tensors up to which they are tried on further inputs too."""
-
 
 def list_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
     """Return what the target's backend knows to try for these culprits."""
@@ -508,7 +505,7 @@ def with_agreement(
     room = folder / "agreeing"
     room.mkdir(exist_ok=True)
     others = iterate_further_samples(spec, base, target, judging.criterion, feed_set, sample)
-    samples, before = zip((judging.first, judging.found.error), *(others if work <= _SAMPLES else ()), strict=True)
+    samples, before = zip((judging.first, judging.found.error), *(others if 2 * work <= _LARGE else ()), strict=True)
     exact = _run_exact(opening, subject.feeds)
     if exact is not None:
         samples = (*samples, dataclasses.replace(judging.first, values=exact))

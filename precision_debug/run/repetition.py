@@ -21,6 +21,7 @@ from ..errors import PrecisionDebugError
 from ..events import RepeatsFound, Stage
 from ..explain import bound_of
 from ..explain.introduced import WAITING
+from ..explain.operators import find_reached
 from ..feeds import FeedSet
 from ..inspector import EngineLayer, compare_engines
 from ..numbers import compare
@@ -259,17 +260,8 @@ def _ignore_tensor(_op_type: str, _name: str, _tensor: Any, /) -> None:
 
 def _differs_before(name: str, reads: Mapping[str, Sequence[str]], apart: Mapping[str, _Apart]) -> bool:
     """Return whether something that a tensor was made of differs too; what was not seen is looked through."""
-    waiting, seen = list(reads.get(name, ())), {name}
-    while waiting:
-        other = waiting.pop()
-        if other in seen:
-            continue
-        seen.add(other)
-        if other not in apart:
-            waiting += reads.get(other, ())
-        elif apart[other].times:
-            return True
-    return False
+    made_of = find_reached([name], lambda one: reads.get(one, ()), lambda one: one not in apart)
+    return any(apart[one].times for one in made_of if one in apart and one != name)
 
 
 # Each side once more on the same inputs: what gives something else then is known by one of its answers alone.

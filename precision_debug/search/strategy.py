@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..explain.criteria import HALF
-from ..explain.operators import plain_type, split_words
+from ..explain.operators import find_reached, plain_type, split_words
 from ..protocols import TF32_OFF
 from .offer import Oracle, Spent
 from .ranking import Group
-from .units import Units, find_reached
+from .units import Units
 
 __all__ = [
     "ENGINES", "FoundSet", "Rank", "find_predicted", "grow_along_data", "make_smaller", "minimise",
@@ -518,7 +518,7 @@ def grow_along_data(units: Units, culprits: Collection[int], start: frozenset[in
     reached = find_reached(begin, after.__getitem__, lambda unit: not _multiplies(units, unit))
     stream = start.union(begin, (unit for unit in reached if not _multiplies(units, unit)))
     blocks = units.above(stream).union(*(after[unit] for unit in stream if unit in after))
-    onward = blocks.union(begin, find_reached(begin, after.__getitem__, lambda _unit: True))
+    onward = blocks.union(begin, find_reached(begin, after.__getitem__))
     return [step for step in dict.fromkeys((start, stream, blocks, onward)) if step]
 
 

@@ -6,14 +6,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
-from ..explain.operators import MOVE, plain_type
+from ..explain.operators import MOVE, find_reached, plain_type
 from ..records import TensorMeta
 
-__all__ = ["NOT_KEPT", "Unit", "Units", "find_reached"]
-
-_T = TypeVar("_T")
+__all__ = ["NOT_KEPT", "Unit", "Units"]
 
 NOT_KEPT = frozenset({"Input", "Constant", "Output"})
 """Types of what no operator makes."""
@@ -185,12 +182,3 @@ class Units:
         every = [*self.units, *self._silent] if self._silent else self.units
         chosen = [every[number] for number in sorted(kept)]
         return tuple(dict.fromkeys(key for unit in chosen for key in (unit.keys if movers else (unit.key,))))
-
-def find_reached(begin: Iterable[_T], next_of: Callable[[_T], Iterable[_T]], passes: Callable[[_T], bool]) -> set[_T]:
-    """Return what comes after some, one after the other; nothing is reached through what does not pass."""
-    found, waiting = set[_T](), list(begin)
-    while waiting:
-        fresh = {one for one in next_of(waiting.pop()) if one not in found}
-        found |= fresh
-        waiting += filter(passes, fresh)
-    return found

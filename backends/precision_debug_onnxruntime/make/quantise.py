@@ -26,6 +26,7 @@ from precision_debug.errors import (
     PrecisionDebugError,
     UsageError,
 )
+from precision_debug.explain.operators import find_reached
 from precision_debug.onnx.graph import iterate_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.onnx.removed_activations import find_wrongly_removed
@@ -463,34 +464,25 @@ def _find_absorbing_nodes(names: Sequence[str], prepared: Model, source: Model) 
     for node in prepared.proto.graph.node:
         for name in node.input:
             readers.setdefault(name, []).append(node)
-    known = {name for node in prepared.proto.graph.node for name in (*node.input, *node.output)}
+    gone = maker.keys() - {name for node in prepared.proto.graph.node for name in (*node.input, *node.output)}
     found = []
     for node in prepared.proto.graph.node:
-        waiting = [maker[name] for name in _find_reached(node, maker, readers)]
-        inside: set[str] = set()
-        while waiting:
-            current = waiting.pop()
-            if current.name in inside:
-                continue
-            inside.add(current.name)
-            waiting += [maker[name] for name in current.input if name in maker and name not in known]
-        if inside & lost:
+        made = _list_made(node, maker, readers)
+        inside = find_reached(made, lambda name: [one for one in maker[name].input if one in gone])
+        if lost.intersection(maker[name].name for name in (*made, *inside)):
             found.append(node.name)
     return found
 
 
-def _find_reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence[Any]]) -> list[str]:
+def _list_made(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the source's tensors that a prepared node makes, itself or by way of tensors that the source does not
     have."""
-    found: list[str] = []
-    waiting = [name for name in node.output if name]
-    while waiting:
-        name = waiting.pop()
-        if name in maker:
-            found.append(name)
-        else:
-            waiting += [out for reader in readers.get(name, ()) for out in reader.output if out]
-    return found
+    def read(name: str) -> list[str]:
+        onward = readers.get(name, ()) if name not in maker else ()
+        return [out for reader in onward for out in reader.output if out]
+
+    first = [name for name in node.output if name]
+    return [name for name in (*first, *find_reached(first, read)) if name in maker]
 
 
 def _list_not_finite(feeds: Sequence[Feeds]) -> list[str]:

@@ -6,13 +6,14 @@ and of random inputs on as many new ones.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason
 from ...records import RunSpec, TensorMeta
-from ...run.answers import load_labels
+from ...run.answers import labels_by_sample
 from ...run.criterion import Sample
 from ...run.judging import Pair, is_random, make_held_out_feeds
 from ...run.plan import Opening
@@ -32,23 +33,22 @@ class Unseen:
         self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, feed_set: FeedSet
     ) -> None:  # fmt: skip
         """Run the baseline on what is seen and on what is not. Raises PrecisionDebugError."""
-        self._spec, self._asked, self._baseline, self._target, self._feed_set = spec, asked, baseline, target, feed_set
+        self._asked, self._baseline, self._feed_set = asked, baseline, feed_set
+        self._list_others = functools.partial(make_held_out_feeds, spec, asked, baseline, target, feed_set)
         self.note: Reason = NOTHING
         self.portion = 0
         self._random = is_random(spec, asked, feed_set)
         fed: list[Pair] = list(zip(feed_set.feeds, feed_set.for_target().feeds, strict=True))
         self._labels: dict[int, Any] = {}
         if asked.drop and spec.labels:
-            each = load_labels(spec.labels, len(fed))
-            size = len(each) // len(fed)
-            for place, (mine, _) in enumerate(fed):
-                self._labels[id(mine)] = each[place] if size == 1 else each[place * size : (place + 1) * size]
+            labels = labels_by_sample(spec, len(fed))
+            self._labels = {id(mine): labels(place) for place, (mine, _) in enumerate(fed)}
         count = len(fed) if len(fed) < 2 or asked.held_out else max(1, len(fed) // 2)
         seen, rest = fed[:count], fed[count:]
         if asked.check:  # which has inputs of its own
             seen, rest = fed, []
         elif not self._labels:  # other inputs have no labels
-            more, note = make_held_out_feeds(spec, asked, baseline, target, feed_set)
+            more, note = self._list_others()
             rest += more
             if not rest:
                 self.note = note
@@ -67,8 +67,7 @@ class Unseen:
         self.now = [sample for sample in self.now if sample is not missed]
         self.portion += 1
         if self._random and not self._labels:
-            asked = (self._spec, self._asked, self._baseline, self._target, self._feed_set)
-            self.now += self._sampled(make_held_out_feeds(*asked, portion=self.portion)[0])[0]
+            self.now += self._sampled(self._list_others(portion=self.portion)[0])[0]
 
     def _sampled(self, fed: Sequence[Pair]) -> tuple[list[Sample], Sequence[TensorMeta]]:
         """With what the baseline gives."""

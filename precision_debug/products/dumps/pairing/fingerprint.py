@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ....explain.operators import find_reached
 from ....numbers.blocks import is_numeric
 from ....reasons import Reason, say
 from ....reasons.ways import Way, way
@@ -252,16 +253,10 @@ class _Reach:
         return all(self._depends(late, early) for early, late in itertools.pairwise(places))
 
     def _depends(self, late: int, early: int) -> bool:
-        seen, waiting = {late}, [late]
-        while waiting:
-            for name in self._metas[waiting.pop()].inputs:
-                place = self._place.get(name)
-                if place == early:
-                    return True
-                if place is not None and place > early and place not in seen:
-                    seen.add(place)
-                    waiting.append(place)
-        return False
+        def read(place: int) -> list[int]:
+            return [self._place[name] for name in self._metas[place].inputs if name in self._place]
+
+        return early in find_reached([late], read, lambda place: place > early)
 
 
 def _take_sample(array: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....explain.operators import find_reached
 from ....protocols import Operator, Operators
 from ....records import TensorMeta
 from .fingerprint import Fingerprint, take
@@ -57,16 +58,10 @@ class BaseGraph:
 
     def computed_from(self, late: str, early: str) -> bool:
         """Return whether one tensor is computed from another, at whatever distance."""
-        seen, waiting = {late}, [late]
         limit = self.order.get(early, -1)
-        while waiting:
-            for name in self.inputs_of.get(waiting.pop(), ()):
-                if name == early:
-                    return True
-                if name not in seen and self.order.get(name, limit + 1) > limit:
-                    seen.add(name)
-                    waiting.append(name)
-        return False
+        return early in find_reached(
+            [late], lambda one: self.inputs_of.get(one, ()), lambda one: self.order.get(one, limit + 1) > limit
+        )
 
 
 class TargetGraph:
@@ -111,14 +106,8 @@ class TargetGraph:
 
     def region(self, name: str, known: Collection[str]) -> list[Operator]:
         """Return the operators that compute a tensor from the nearest ``known`` ones, in order."""
-        found: dict[str, Operator] = {}
-        waiting = [name]
-        while waiting:
-            one = self.producer.get(waiting.pop())
-            if one is None or one.name in found:
-                continue
-            found[one.name] = one
-            waiting += [read for read in self.reads(one) if read not in known]
+        made_of = find_reached([name], lambda one: [read for read in self._inputs(one) if read not in known])
+        found = {one.name: one for tensor in (name, *made_of) if (one := self.producer.get(tensor)) is not None}
         return sorted(found.values(), key=lambda one: self.place[one.name])
 
     def compute(
