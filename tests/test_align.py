@@ -6,7 +6,7 @@ import pytest
 
 from precision_debug.errors import MarkError
 from precision_debug.pairing import isomorphic
-from precision_debug.pairing.align import Alignment, align, strip_iteration
+from precision_debug.pairing.align import Alignment, align, split_quantised_name, strip_iteration
 from precision_debug.protocols import Matches
 from precision_debug.reasons.ways import way
 from precision_debug.records import TensorMeta
@@ -300,3 +300,16 @@ def test_the_only_outputs_of_another_type_are_no_partners() -> None:
     for dtype, count in (("float32", 1), ("int64", 0)):
         other = meta("add_2", shape=(2, 4), dtype=dtype, is_output=True)
         assert len(align([base], [other], two_files=True).pairs) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"),
+    [
+        ("x_DequantizeLinear_Output", ("x", 0)), ("x_QuantizeLinear_Output", ("x", 1)), ("x_quantized", ("x", 2)),
+        ("x_QuantizeLinear_Input", ("x", 3)), ("x_quantized/duplicated_token_3", ("x", 2)),
+        ("_quantized", ("_quantized", -1)), ("x", ("x", -1)), ("x/duplicated", ("x/duplicated", -1)),
+        ("a_name_that_is_longer_than_each_of_the_forms", ("a_name_that_is_longer_than_each_of_the_forms", -1)),
+    ],
+)  # fmt: skip
+def test_what_a_quantised_form_holds(name: str, holds: tuple[str, int]) -> None:
+    assert split_quantised_name(name) == holds
