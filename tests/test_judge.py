@@ -473,3 +473,10 @@ def test_an_rtol_of_one_or_more_lets_zeros_pass_for_any_tensor(error: float, rto
     """However far below the tensor's size atol is."""
     status, reason = decide_status(numbers_of(error), Tolerance(rtol=rtol, atol=0.0))
     assert (status, reason.code) == (Status.INCONCLUSIVE if code else Status.PASS, code)
+
+
+def test_where_the_relative_statistic_is_met_a_loose_absolute_one_hides_nothing() -> None:
+    """Also where it is 0: the median of what is all but the same."""
+    loose = {"check_error_stat": "median", "atol": 5.0, "rtol": 1e-3}
+    assert judged([1.0, 1.0, 1.0], [1.0, 1.0, 9.0], **loose) == (Status.PASS, "")
+    assert judged([1.0, 1.0, 1.0], [1.0, 1.5, 9.0], **loose)[0] is UNKNOWN

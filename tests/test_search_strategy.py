@@ -970,3 +970,13 @@ def test_what_brings_back_thirty_times_the_limit_is_no_hope(errors: dict[str, fl
     found, oracle = searched(chain(24), lost_without(0.9, {4}, **errors), [group, one(4, 0.25)])
     assert found.kept == ({4} if goes else {4, 10, 14})
     assert (frozenset({4}) in oracle.asked) is goes
+
+
+def test_of_what_reads_a_certain_one_nothing_is_dropped_in_a_row() -> None:
+    """NaN is born in 30, which 31 reads: both are tried last, one by one."""
+    oracle, whole = judging(60, needing(3, 30)), frozenset({*range(17), 30, 31})
+    found = minimise(oracle, chain(60), lambda _kept: [one(30, 0.0, 31, certain=True)], first=[whole])
+    assert (found.state, found.kept) == ("found", {3, 30})
+    assert [*oracle.asked][2] == {30, 31}
+    rows = [kept for kept in oracle.asked if len(kept) > 3]
+    assert all({30, 31} <= kept for kept in rows)
