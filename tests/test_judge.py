@@ -480,3 +480,18 @@ def test_where_the_relative_statistic_is_met_a_loose_absolute_one_hides_nothing(
     loose = {"check_error_stat": "median", "atol": 5.0, "rtol": 1e-3}
     assert judged([1.0, 1.0, 1.0], [1.0, 1.0, 9.0], **loose) == (Status.PASS, "")
     assert judged([1.0, 1.0, 1.0], [1.0, 1.5, 9.0], **loose)[0] is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("base", "held", "passes"),
+    [
+        (-3e38, -1e4, True), (-3e38, -9999.0, False), (3e38, 1e4, True), (-3e38, 1e4, False), (-0.9e18, -1e4, False),
+        (-1e18, -1e4, False), (-1.1e18, -1e4, True),
+    ],
+)
+def test_what_reads_nothing_and_is_a_mask_everywhere_has_nothing_else(base: float, held: float, passes: bool) -> None:
+    numbers = compare(np.float32([base, base]), np.float32([held, held]), Tolerance(given=False))
+    assert (judged_by(0.01, numbers) is Status.PASS) is passes
+    assert judged_by(0.01, numbers, inputs=("x",)) is not Status.PASS
+    mixed = compare(np.float32([base, 1.0]), np.float32([held, 1.0]), Tolerance(given=False))
+    assert judged_by(0.01, mixed) is not Status.PASS

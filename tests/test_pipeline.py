@@ -499,3 +499,20 @@ def test_where_nothing_is_asked_of_the_sample_nothing_is_done_with_it(
     monkeypatch.setattr(pipeline, "judge_unseen", lambda _work, _both, number, _ran: done.append(-1 - number))
     told(fake, tmp_path, explain=explain)
     assert done == asked
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_failure_of_which_a_pass_is_the_author_is_told_so_and_any_other_as_it_is(
+    named: bool, fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = BackendError("it stops", where="fake"), BackendError("a pass stops it", where="fake")
+
+    def stops(_work: Any) -> None:
+        raise first
+
+    monkeypatch.setattr(pipeline, "_compare", stops)
+    monkeypatch.setattr(pipeline, "with_stopping_pass", lambda error, *_: second if named else error)
+    with pytest.raises(BackendError) as told_of:
+        told(fake, tmp_path)
+    assert told_of.value is (second if named else first)
+    assert told_of.value.__cause__ is (first if named else None)
