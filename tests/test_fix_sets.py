@@ -827,13 +827,13 @@ def test_another_comparison_takes_the_place_of_three_sets(most: int, asked: int,
 
 
 def test_what_leaves_an_error_is_made_smaller_where_it_is_the_better_trade() -> None:
-    """Fourteen of twenty mend it and give up most; of three that leave a little, two do the same."""
+    """Fourteen of twenty mend it and give up most. Five that leave a fifth are no better a trade, and four are."""
 
     def error(kept: frozenset[str], _at: int) -> float:
-        return 1e-3 if kept >= {*keys(*range(14))} else 0.04 if kept >= {"n0", "n1"} else BEFORE
+        return 1e-3 if kept >= {*keys(*range(14))} else 0.2 if kept >= {*keys(*range(4))} else BEFORE
 
-    found = Model(error, count=20).fix(*range(6), ranking=groups(*range(20)), most=30)
-    assert (found.keys, found.state) == (keys(0, 1), "lessened")
+    found = Model(error, count=20).fix(*range(6), ranking=groups(*range(20)), most=40)
+    assert (found.keys, found.state) == (keys(*range(4)), "lessened")
     assert [one.keys for one in found.beside] == [keys(*range(14))]
 
 
