@@ -108,3 +108,18 @@ def test_an_error_of_which_not_every_author_was_tried_gets_the_fixes_of_one_of_m
     assert (report.explanation.state, report.explanation.culprits) == ("unknown", ())
     assert report.to_keep is not None
     assert any("search" in str(cell.text) for line in blame(report).lines for cell in line)
+
+
+@pytest.mark.parametrize("layers", [3, 4])
+def test_keeping_most_of_a_small_model_accuses_nobody(layers: int, tmp_path: Path) -> None:
+    """Layers of 4 bits each of which rounds as much as the others: keeping two of three halves the error, as keeping
+    most of anything does."""
+    graph = Graph(seed=layers)
+    x = graph.input("x", graph.random.normal(size=(6, 64)).astype(np.float32))
+    for number in range(layers):
+        weight = graph.weight(f"w{number}", (graph.random.normal(size=(64, 64)) / 6).astype(np.float32))
+        x = graph.op("Relu", [graph.op("MatMul", [x, weight], f"m{number}")], f"r{number}")
+    path = str(graph.save(tmp_path / "even.onnx", [x]))
+    report = precision_debug.compare(path, run_mode="ort_int4", inputs=graph.feeds)
+    assert report.explanation is not None
+    assert report.explanation.culprits == ()

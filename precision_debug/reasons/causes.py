@@ -490,8 +490,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep these operators in higher precision.", do_zh="将这些算子保留为更高精度。",
         why=Wording(
             "with {kept} in FP32 on the engine {after} of the error of {before} is left; why it loses so much was not"
-            " found, because the errors of the operators do not add up",
-            "在引擎上将 {kept} 保留为 FP32 后，误差由 {before} 降至 {after}；因各算子的误差不是相加的，其原因未查明",
+            " found",
+            "在引擎上将 {kept} 保留为 FP32 后，误差由 {before} 降至 {after}；其原因未查明",
         ),
         evidence={"kept": _TEXT, "before": _FIGURE, "after": _FIGURE},
         unproven=True,

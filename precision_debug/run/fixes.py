@@ -306,6 +306,7 @@ def add_repaired_culprit(explanation: Explanation, kept: ToKeep | None, subject:
     if kept.before is None or kept.after is None or not (kept.state == "mended" or one):
         return None
     few = kept.unit == "operator" and 0 < len(kept.keys) <= max(FEW, kept.of // FIFTH)
+    few = few and not gives_up_most(kept.was, kept.still, len(kept.keys), kept.of)  # of a small model two may be most
     if not few or kept.after > HALF * kept.before or (one and DROP * kept.after > kept.before):
         return None
     made = [meta.name for meta in subject.tensors if meta.node in kept.keys]
