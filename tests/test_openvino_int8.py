@@ -35,6 +35,45 @@ def windowed(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
     return g.save(folder / "m.onnx", [g.dense(g.op("MatMul", [score, x], "mixed"), 16, 4, "y")]), g.feeds
 
 
+def on_its_own_grids(folder: Path, depth: int) -> tuple[Path, dict[str, np.ndarray]]:
+    """Convolutions and norms, quantised in the file on grids that meet: many numbers lie in the middle of two steps."""
+    g = Graph(seed=1)
+    channels = 8
+
+    def on_grid(x: str, name: str, low: float, high: float) -> str:
+        scale = np.float32((high - low) / 255)
+        ends = g.weight(f"{name}_s", np.array(scale)), g.weight(f"{name}_z", np.array(round(-low / scale), np.uint8))
+        return g.op("DequantizeLinear", [g.op("QuantizeLinear", [x, *ends], f"{name}_q"), *ends], name)
+
+    h = on_grid(g.input("x", g.random.standard_normal((1, channels, 24, 24)).astype(np.float32)), "x_d", -4, 4)
+    for place in map(str, range(depth)):
+        weight = g.random.standard_normal((channels, channels, 3, 3)).astype(np.float32) / 6
+        scale = g.weight(f"w{place}_s", np.array(np.abs(weight).max() / 127, np.float32))
+        whole = g.weight(f"w{place}_q", np.rint(weight / (np.abs(weight).max() / 127)).astype(np.int8))
+        held = g.op("DequantizeLinear", [whole, scale, g.weight(f"w{place}_z", np.array(0, np.int8))], f"w{place}")
+        bias = g.weight(f"b{place}", (0.1 * g.random.standard_normal(channels)).astype(np.float32))
+        h = on_grid(g.op("Conv", [h, held, bias], f"c{place}", pads=[1, 1, 1, 1]), f"cd{place}", -8, 8)
+        mean = on_grid(g.op("GlobalAveragePool", [h], f"m{place}"), f"md{place}", -2, 2)
+        h = on_grid(g.op("Sub", [h, mean], f"s{place}"), f"sd{place}", -8, 8)
+        square = on_grid(g.op("Mul", [h, h], f"p{place}"), f"pd{place}", 0, 64)
+        power = on_grid(g.op("GlobalAveragePool", [square], f"v{place}"), f"vd{place}", 0, 4)
+        times = g.op("Reciprocal", [g.op("Sqrt", [power], f"root{place}")], f"r{place}")
+        h = g.op("Mul", [h, on_grid(times, f"rd{place}", 0, 4)], f"n{place}")
+        if int(place) < depth - 1:
+            h = on_grid(g.op("Relu", [h], f"relu{place}"), f"reld{place}", 0, 8)
+    return g.save(folder / "m.onnx", [g.op("Identity", [h], "y")]), g.feeds
+
+
+def test_what_falls_to_other_steps_of_the_files_own_grids_is_bounded_by_what_that_becomes(tmp_path: Path) -> None:
+    """A style network on its own 195 grids: 0.036 at the output were held against 3 units of one operator, the whole
+    network. In ONNX Runtime alone 2.4e-7 of each convolution become 0.034 there."""
+    model, feeds = on_its_own_grids(tmp_path, 4)
+    report = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds, marks=["y"])
+    assert 0.03 < report.outputs[0].relative_l2 < 0.1
+    assert report.explanation.expected > 0.03
+    assert (report.exit_status, report.explanation.culprits) == (0, ())
+
+
 _ASKS = """
 import sys
 import precision_debug

@@ -120,7 +120,8 @@ def _confirm_beyond_rounding(
     if left * LITTLE > whole:
         every = dropped.union(*(_family_of(alone, [one], one.amplifier) for one in culprits))
         all_left = without(every) if every > family else left
-        too_much = all_left is not None and all_left * LITTLE > whole and (replayed or all_left > sink.rel_l2)
+        smaller = SMALLER if dropped else LITTLE  # with those who were refuted: as much as would have kept these
+        too_much = all_left is not None and all_left * smaller > whole and (replayed or all_left > sink.rel_l2)
         if too_much and not CAUSES[first.cause].fails_for(first.evidence):
             others = tuple(one for one in culprits if one.at != sink.name)
             return confirm_culprits(subject, alone, others, tried, sinks, plain, work)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.number_types import QUANTISED
 from ..protocols import Workbench, keeps_own
 from ..records import Row
 from .effects import Sink, measure_error_at
@@ -95,11 +96,17 @@ def _list_shown(subject: Subject) -> frozenset[str]:
 
 
 def _list_fused(subject: Subject) -> frozenset[str]:
-    """Return what the target fused, and is summed up in its own way, and quantised then."""
+    """Return what the target fused, and computes in its own way, and quantises then: sums, and what a file's own grids
+    are read by where nothing else rounds."""
+    if not (subject.same_steps or subject.on_same_grids):
+        return frozenset()
+    quantised = subject.on_same_grids and {
+        source for meta in subject.tensors if QUANTISED.search(meta.op_type) for source in meta.inputs
+    }
     return frozenset(
         meta.name for meta in subject.tensors
-        if subject.same_steps and meta.name not in subject.row_of and not meta.unseen
-        and plain_type(meta.op_type) in SUM_UP
+        if meta.name not in subject.row_of and not meta.unseen
+        and (meta.name in quantised if quantised else plain_type(meta.op_type) in SUM_UP)
     )  # fmt: skip
 
 

@@ -399,7 +399,7 @@ def _choose_outputs_to_explain(
     """
     looked = find_suspicious_sinks(subject, judged, {})
     off = any(sink.squared and sink.rel_l2 > max(subject.unit_behind(sink.name), LOOK_LEAST) for sink in judged)
-    if (looked and not subject.few_narrow) or not (off or always):
+    if (looked and not (subject.few_narrow or subject.on_same_grids)) or not (off or always):
         return looked, {}
     expected = predict_errors(
         subject, read_known_sinks(subject, judged) or run_plain_sinks(subject, [], judged), judged

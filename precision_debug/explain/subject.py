@@ -246,6 +246,14 @@ class Subject:
         return self.quantises and not self.two_files
 
     @cached_property
+    def on_same_grids(self) -> bool:
+        """Whether the target computes in integers, and rounds on no grid but those of the file that both sides run:
+        then it is off by what falls to other steps, which spreads, and not by rounding."""
+        theirs = [meta for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
+        known = all({meta.name, meta.origin} & self.meta_of.keys() for meta in theirs)
+        return self.quantises_itself and self.arithmetic == "int8" and known
+
+    @cached_property
     def quantises(self) -> bool:
         """Whether the baseline's graph itself quantises."""
         return any(QUANTISED.search(meta.op_type) for meta in self.tensors)
@@ -276,9 +284,9 @@ class Subject:
 
     def unit_at(self, expected: float | None, name: str) -> float:
         """The unit in which an output's error is looked at: the typical one; where few tensors are narrow, what they
-        come to there, which is predicted, if that is more. So of floats that are rounded to whole numbers: what is far
-        below a step becomes a whole one in a few elements."""
-        steps = self.few_narrow or name in self.rounded
+        come to there, which is predicted, if that is more. So of floats that are rounded to whole numbers, or on grids
+        that both sides have: what is far below a step becomes a whole one in a few elements."""
+        steps = self.few_narrow or self.on_same_grids or name in self.rounded
         unit = self.unit_behind(name)
         return max(unit, expected or 0.0) if steps else unit
 
