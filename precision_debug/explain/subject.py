@@ -247,11 +247,8 @@ class Subject:
 
     @cached_property
     def on_same_grids(self) -> bool:
-        """Whether the target computes in integers, and rounds on no grid but those of the file that both sides run:
-        then it is off by what falls to other steps, which spreads, and not by rounding."""
-        theirs = [meta for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
-        known = all({meta.name, meta.origin} & self.meta_of.keys() for meta in theirs)
-        return self.quantises_itself and self.arithmetic == "int8" and known
+        """Whether the target computes in integers, on no grids but those of the file that both sides run."""
+        return self.quantises_itself and self.arithmetic == "int8" and _quantises_nothing_else(self)
 
     @cached_property
     def quantises(self) -> bool:
@@ -283,12 +280,11 @@ class Subject:
         return max(known, unit_of(arithmetic, None))
 
     def unit_at(self, expected: float | None, name: str) -> float:
-        """The unit in which an output's error is looked at: the typical one; where few tensors are narrow, what they
-        come to there, which is predicted, if that is more. So of floats that are rounded to whole numbers, or on grids
-        that both sides have: what is far below a step becomes a whole one in a few elements."""
-        steps = self.few_narrow or self.on_same_grids or name in self.rounded
+        """The unit in which an output's error is looked at: the typical one; where few tensors are narrow, or floats
+        are rounded to whole numbers, or on the same grids, what that comes to there, which is predicted, if that is
+        more: what is far below a step becomes a whole one in a few elements."""
         unit = self.unit_behind(name)
-        return max(unit, expected or 0.0) if steps else unit
+        return max(unit, expected or 0.0) if self.few_narrow or self.on_same_grids or name in self.rounded else unit
 
     def unit_behind(self, name: str) -> float:
         """The unit that is typical of what a tensor is made of: float32's where the model's own types alone are narrow
@@ -487,6 +483,13 @@ class Subject:
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
         return set(find_reached([name], lambda one: self._sources_of.get(one, ())))
+
+
+def _quantises_nothing_else(subject: Subject) -> bool:
+    """Return whether the target quantises nothing but what the baseline does: then it is off by what falls to other
+    steps, which spreads, and not by rounding."""
+    theirs = (meta for meta in subject.targets.values() if QUANTISED.search(meta.op_type))
+    return all({meta.name, meta.origin} & subject.meta_of.keys() for meta in theirs)
 
 
 def _find_unit_of_steps(subject: Subject) -> float:
