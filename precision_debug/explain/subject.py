@@ -280,9 +280,8 @@ class Subject:
         return max(known, unit_of(arithmetic, None))
 
     def unit_at(self, expected: float | None, name: str) -> float:
-        """The unit in which an output's error is looked at: the typical one; where few tensors are narrow, or floats
-        are rounded to whole numbers, or on the same grids, what that comes to there, which is predicted, if that is
-        more: what is far below a step becomes a whole one in a few elements."""
+        """The unit in which an output's error is looked at: the typical one, or what is predicted, if that is more and
+        few tensors are narrow or steps fall otherwise: of floats rounded to whole numbers, or on the same grids."""
         unit = self.unit_behind(name)
         return max(unit, expected or 0.0) if self.few_narrow or self.on_same_grids or name in self.rounded else unit
 
