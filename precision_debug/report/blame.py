@@ -406,13 +406,13 @@ def _repaired_sets_sentence(explanation: Explanation) -> Text:
     whole = format_figure(told[0].whole)
     if len(told) == 1:
         return Text(
-            f"; without the errors of the {sizes[0]} largest {lefts[0]} of {whole} would be left",
-            f"；去掉最大的 {sizes[0]} 个的误差后仍剩 {lefts[0]}（原为 {whole}）",
+            f"; without the errors of {sizes[0]} of them {lefts[0]} of {whole} would be left",
+            f"；去掉其中 {sizes[0]} 个的误差后仍剩 {lefts[0]}（原为 {whole}）",
         )
     return Text(
-        f"; without the errors of the {', '.join(sizes[:-1])} and {sizes[-1]} largest {', '.join(lefts[:-1])} and"
+        f"; without the errors of {', '.join(sizes[:-1])} and {sizes[-1]} of them {', '.join(lefts[:-1])} and"
         f" {lefts[-1]} of {whole} would be left",
-        f"；去掉最大的 {'、'.join(sizes)} 个的误差后分别仍剩 {'、'.join(lefts)}（原为 {whole}）",
+        f"；去掉其中 {'、'.join(sizes)} 个的误差后分别仍剩 {'、'.join(lefts)}（原为 {whole}）",
     )
 
 
