@@ -980,3 +980,10 @@ def test_of_what_reads_a_certain_one_nothing_is_dropped_in_a_row() -> None:
     assert [*oracle.asked][2] == {30, 31}
     rows = [kept for kept in oracle.asked if len(kept) > 3]
     assert all({30, 31} <= kept for kept in rows)
+
+
+def test_where_everything_kept_does_not_help_no_further_prediction_is_tried() -> None:
+    groups = [one(3 * number, 0.1) for number in range(10)]
+    found, asked, sets = ranked(lambda _kept: 1.2 * LIMIT, lambda _kept: groups)
+    assert (found.state, len(asked)) == ("not possible", 1)
+    assert [len(kept) for kept in sets] == [0, 7, 40]
