@@ -313,3 +313,14 @@ def test_the_only_outputs_of_another_type_are_no_partners() -> None:
 )  # fmt: skip
 def test_what_a_quantised_form_holds(name: str, holds: tuple[str, int]) -> None:
     assert split_quantised_name(name) == holds
+
+
+def test_beside_paired_outputs_and_what_is_inside_the_last_ones_are_partners() -> None:
+    def output(name: str) -> TensorMeta:
+        return meta(name, shape=(2, 4), dtype="float32", is_output=True)
+
+    base = [meta("inside_1", shape=(2, 4), dtype="float32"), output("same"), output("add_1")]
+    target = [meta("inside_2", shape=(2, 4), dtype="float32"), output("same"), output("add_2")]
+    found = align(base, target, two_files=True).pairs
+    assert {name: found[name].base.name for name in ("same", "add_2")} == {"same": "same", "add_2": "add_1"}
+    assert "add_2" not in align([base[0], output("same")], target, two_files=True).pairs
