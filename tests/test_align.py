@@ -41,6 +41,8 @@ def test_what_all_readers_get_rounded_is_the_rounded_form() -> None:
     forms = [meta("h", **alike), meta("h7", view="dequantised", origin="h7", **alike), meta("h8", origin="h8", **alike)]
     assert pairs(align([meta("h")], [*forms, meta("y", inputs=("h8",))])) == {"h8": ("h", "graph metadata")}
     assert pairs(align([meta("h")], [*forms, meta("y", inputs=("h7",))])) == {"h7": ("h", "graph metadata")}
+    both_read = [*forms, meta("y", inputs=("h8",)), meta("z", inputs=("h7",))]
+    assert pairs(align([meta("h")], both_read)) == {"h8": ("h", "graph metadata")}, "no view, where there is one"
     read_before = [*forms, meta("y", inputs=("h8",)), meta("z", inputs=("h",))]
     assert pairs(align([meta("h")], read_before)) == {"h": ("h", "exact")}
     both = [meta("h"), meta("h7"), meta("h8"), meta("y")]

@@ -378,9 +378,12 @@ def test_once_more_is_a_comparison_of_one_sample_that_writes_nothing(
     found: list[Any] = []
     real = pipeline.execute
 
-    def explain(_work: Any, _both: Any, _number: int, _ran: Any, once_more: Any) -> None:
+    def explain(work: Any, _both: Any, _number: int, _ran: Any, once_more: Any) -> None:
         with monkeypatch.context() as inside:
             inside.setattr(pipeline, "explain_sample", explain_sample)
+            kind, fed = type(work), type(work).feeds
+            others = {"x": X["x"] + np.float32(9)}  # the target's own, which are made of the baseline's again
+            inside.setattr(kind, "feeds", lambda one, at: (fed(one, at)[0], others) if one is work else fed(one, at))
             found.append(once_more({"keep": "all"}))
 
     def execute(spec: RunSpec, journal: Journal, **given: Any) -> None:
