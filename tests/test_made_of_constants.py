@@ -75,3 +75,31 @@ def test_bytes_that_are_read_as_another_type_are_told_by_both_types(tmp_path: Pa
 def test_codes_that_are_the_same_weight_in_another_type_are_nobodys_fault(tmp_path: Path) -> None:
     weight = np.float32(BYTES - 128.0) / 64
     assert compare(tmp_path, cast, weight, weight.astype(np.float64)) is None
+
+
+@pytest.mark.parametrize("differs", ["codes", "zero", "scale"])
+@pytest.mark.parametrize("mode", ["ov_fp32", "ov_opt_fp32"])
+def test_the_same_is_named_of_openvinos_own_files(mode: str, differs: str, tmp_path: Path) -> None:
+    """A weight in 8 bits, which its file holds as codes, less a zero, times scales."""
+    openvino = pytest.importorskip("openvino")
+    op = pytest.importorskip("openvino.opset13")
+    random = np.random.default_rng(0)
+    weights = {"codes": BYTES, "zero": np.full((1, 16), 128, np.float32),
+               "scale": np.float32(random.uniform(0.01, 0.02, (1, 16)))}  # fmt: skip
+    other = {"codes": BYTES[::-1].copy(), "zero": weights["zero"] + 8, "scale": weights["scale"] * 1.3}
+    around = [random.normal(size=(16, size)).astype(np.float32) for size in (16, 4)]
+    for file, held in (("base", weights), ("other", {**weights, differs: other[differs]})):
+        x = op.parameter([5, 16], np.float32, name="x")
+        x.output(0).set_names({"x"})
+        read = {name: op.constant(value, name=name) for name, value in held.items()}
+        w = op.multiply(op.subtract(op.convert(read["codes"], "f32"), read["zero"]), read["scale"], name="w")
+        made = op.matmul(op.tanh(op.matmul(x, op.constant(around[0]), False, False)), w, False, False, name="made")
+        y = op.matmul(op.tanh(made), op.constant(around[1]), False, False, name="y")
+        openvino.save_model(openvino.Model([op.result(y)], [x], "m"), tmp_path / f"{file}.xml", compress_to_fp16=False)
+    report = precision_debug.compare(
+        tmp_path / "other.xml", baseline_model=str(tmp_path / "base.xml"), run_mode=mode, baseline="ov_fp32",
+        inputs={"x": random.normal(size=(5, 16)).astype(np.float32)},
+    )  # fmt: skip
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, str(first.evidence["name"]), first.evidence["left"] < 0.01) == ("files_differ", differs, True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Configurations,
         Description,
         Feeds,
+        Operators,
         Remedy,
         Rung,
         Session,
@@ -47,8 +48,15 @@ class OpenVinoBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self, bare_runner=self,
-            remedies=self, configurer=self, holds_narrower=self,
+            remedies=self, configurer=self, holds_narrower=self, operator_runner=self,
         )  # fmt: skip
+
+    def operators(self, spec: SessionSpec) -> Operators:
+        """See ``protocols.OperatorRunner``."""
+        from .isolate import OpenVinoOperators
+        from .model import read_model
+
+        return OpenVinoOperators(read_model(spec))
 
     def computed_narrower(self, spec: SessionSpec) -> str:
         """See ``protocols.HoldsNarrower``."""

@@ -1,15 +1,20 @@
-"""How OpenVINO holds a tensor, the other way round: numbers as the engine would have them in its memory."""
+"""A model's operators, run one by one on values that the caller chooses; and numbers as the engine would have them in
+its memory."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from precision_debug.numbers import narrowing
 from precision_debug.numbers.narrowing import narrow_type, narrow_values
+from precision_debug.protocols import Operator
 
-__all__ = ["fit_to_memory", "round_as_held"]
+from .engine.graph import key_of, read_graph
+
+__all__ = ["OpenVinoOperators", "fit_to_memory", "round_as_held"]
 
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
@@ -34,3 +39,42 @@ def fit_to_memory(new: Any, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
     if array.dtype == memory.dtype:
         return array
     return narrow_values(array, memory.dtype) if memory.dtype.kind == "f" else array.astype(memory.dtype)
+
+
+class OpenVinoOperators:
+    """See protocols.Operators. By OpenVINO's own reference implementations, in its Python."""
+
+    def __init__(self, model: Any) -> None:
+        graph = read_graph(model)
+        names = {key: value.name for key, value in graph.values.items()}
+        self._ops: dict[str, Any] = {}
+        constants, found = {}, []
+        for op in model.get_ordered_ops():
+            name, kind = str(op.get_friendly_name()), str(op.get_type_name())
+            if kind == "Constant":
+                constants[name] = op.data
+            if kind in ("Constant", "Parameter", "Result"):
+                continue
+            self._ops[name] = op
+            read, made = (
+                tuple(names.get(key_of(port), key_of(port)[0]) for port in ports)
+                for ports in ([port.get_source_output() for port in op.inputs()], op.outputs())
+            )
+            found.append(Operator(name=name, op_type=kind, inputs=read, outputs=made))
+        self.operators: Sequence[Operator] = tuple(found)
+        self.constants: Mapping[str, Any] = constants
+
+    def run(
+        self, operator: Operator, values: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | None:
+        import openvino
+
+        op = self._ops[operator.name]
+        if attributes or any(port.get_partial_shape().is_dynamic for port in op.outputs()):
+            return None
+        made = [openvino.Tensor(port.get_element_type(), port.get_shape()) for port in op.outputs()]
+        try:
+            ran = op.evaluate(made, [openvino.Tensor(np.ascontiguousarray(values[name])) for name in operator.inputs])
+        except Exception:
+            return None  # what this operator does not take; the caller has other ways
+        return {name: one.data for name, one in zip(operator.outputs, made, strict=True)} if ran else None

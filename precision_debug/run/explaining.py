@@ -395,7 +395,7 @@ def _make_subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResul
 def _make_operators_reader(base: Opening) -> Callable[[], Operators | None] | None:
     """See explain.Subject. Read when they are first asked for."""
     runner = base.capabilities.operator_runner
-    if runner is None or not base.spec.model.model_file.lower().endswith(".onnx"):
+    if runner is None:
         return None
 
     @functools.cache

@@ -46,14 +46,12 @@ class Value:
         return self.names[0]
 
     def constants(self) -> Mapping[str, Any]:
-        """Return what its operator reads of the model's constants, numpy arrays by name."""
-        found = {}
+        """Return what its operator reads of the model's constants, or what others make of constants alone, as numbers
+        of a weight in few bits: numpy arrays by name."""
+        found: dict[str, Any] = {}
         for port in self.op.inputs():
-            source = port.get_source_output().get_node()
-            while source.get_type_name() in {"Convert", "Reshape"} and source.get_input_size():
-                source = source.input_value(0).get_node()  # how a weight is held
-            if source.get_type_name() == "Constant":
-                found[str(source.get_friendly_name())] = source.data
+            made = list_fixed(port.get_source_output().get_node())
+            found |= {str(one.get_friendly_name()): one.data for one in made or () if one.get_type_name() == "Constant"}
         return found
 
 
@@ -95,6 +93,22 @@ class Graph:
 def key_of(port: Any) -> Key:
     """Return the key of a port."""
     return str(port.get_node().get_friendly_name()), int(port.get_index())
+
+
+def list_fixed(op: Any) -> list[Any] | None:
+    """Return an operator and all that it is made of, in execution order, where that is constants alone; else None."""
+    found: dict[str, Any] = {}
+    waiting = [op]
+    while waiting:
+        one = waiting[-1]
+        sources = [port.get_source_output().get_node() for port in one.inputs()]
+        if not sources and one.get_type_name() != "Constant":
+            return None
+        missing = [source for source in sources if str(source.get_friendly_name()) not in found]
+        if not missing:
+            found[str(waiting.pop().get_friendly_name())] = one
+        waiting += missing
+    return [*found.values()]
 
 
 def list_bodies(op: Any) -> Sequence[Any]:
