@@ -12,8 +12,10 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="files are made with onnx")
 
 from onnx_models import save_operators  # noqa: E402
+from planted.onnx_faults import Graph  # noqa: E402
 
 import precision_debug  # noqa: E402
+from precision_debug.explain import files  # noqa: E402
 from precision_debug.explain.attributes import list_other_attributes  # noqa: E402
 from precision_debug.records import Culprit, Operator  # noqa: E402
 from precision_debug.report.blame import _evidence_sentence  # noqa: E402
@@ -257,3 +259,85 @@ def test_what_another_framework_has_no_word_for_is_told(case: str, wanted: list[
     first, *_ = report.explanation.culprits
     assert told(first) == wanted
     assert first.evidence["left"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "wanted"),
+    [
+        ({"add_zero_attn": True}, {}, ["add_zero_attn", "True", "False"]),
+        ({}, {"add_zero_attn": True}, ["add_zero_attn", "False", "True"]),
+        ({"add_bias_kv": True}, {}, ["bias_k, bias_v", "there", "missing"]),
+        ({}, {"add_bias_kv": True}, ["bias_k, bias_v", "missing", "there"]),
+    ],
+)
+def test_what_a_module_is_told_makes_the_error_whatever_operators_it_computes_by(
+    base: dict[str, bool], target: dict[str, bool], wanted: list[str], tmp_path: Path
+) -> None:
+    """PyTorch's fused attention takes neither: one of both sides computes by 35 operators."""
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(f"""
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, **told):
+        super().__init__()
+        self.a = torch.nn.Linear(16, 16)
+        self.att = torch.nn.MultiheadAttention(16, 2, batch_first=True, **told)
+        self.b = torch.nn.Linear(16, 4)
+        for one in self.parameters():
+            torch.manual_seed(one.numel())
+            one.data = torch.randn(one.shape) / 3
+
+    def forward(self, x):
+        h = self.a(x)[None]
+        return self.b(self.att(h, h, h, need_weights=False)[0])
+
+def base():
+    return Net(**{base}).eval()
+
+def target():
+    return Net(**{target}).eval()
+""")
+    report = precision_debug.compare(
+        f"{tmp_path / 'net.py'}:target", baseline_model=f"{tmp_path / 'net.py'}:base", inputs=INPUTS,
+        run_mode="torch_fp32", baseline="torch_fp32",
+    )  # fmt: skip
+    assert report.explanation is not None
+    first, *_ = report.explanation.culprits
+    name, of = str(first.evidence["name"]).split(" (")
+    assert (of, [name, *map(str, told(first)[1:])], first.evidence["left"] < 1e-3) == (
+        "MultiheadAttention att)", wanted, True
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause", "name"),
+    [
+        ('coordinate_transformation_mode="half_pixel"', 'coordinate_transformation_mode="asymmetric"', "files_differ",
+         "coordinate_transformation_mode"),
+        ('coordinate_transformation_mode="half_pixel"', 'coordinate_transformation_mode="asymmetric"',
+         "other_arithmetic", ""),  # where no word is known for it
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["ov_fp32", "ov_bf16", "ov_opt"])
+def test_what_an_ir_is_told_otherwise_than_its_source_is_no_coarse_type(
+    mode: str, old: str, new: str, cause: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not name:
+        monkeypatch.setattr(files, "_find_other_word", lambda *_: {})
+    openvino = pytest.importorskip("openvino")
+    g = Graph(seed=5, opset=18)
+    x = g.conv(g.input("x", RANDOM.normal(size=(1, 3, 8, 8)).astype(np.float32)), 3, 8, "a", 2)
+    x = g.op("Resize", [x, "", g.weight("scales", np.float32([1, 1, 2, 2]))], "up", mode="linear",
+             coordinate_transformation_mode="half_pixel")  # fmt: skip
+    source = g.save(tmp_path / "base.onnx", [g.conv(g.op("LeakyRelu", [x], "r", alpha=0.125), 8, 4, "y")])
+    file = tmp_path / "ir.xml"
+    openvino.save_model(openvino.convert_model(source), file, compress_to_fp16=False)
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    report = precision_debug.compare(file, baseline_model=source, run_mode=mode, baseline="ort_fp32", inputs=g.feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.cause == cause
+    assert not name or (str(first.evidence["name"]).startswith(name) and first.evidence["left"] < 0.05)

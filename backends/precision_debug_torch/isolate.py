@@ -8,7 +8,7 @@ unless an operator of the run has just written there itself.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,7 @@ from .engine.call_values import fill_tensor, start_of
 from .naming import op_type
 from .on_device import move_to_device
 
-__all__ = ["Made", "Replacing", "module_operator", "round_as_held"]
+__all__ = ["Made", "Replacing", "module_operator", "round_as_held", "tell_modules"]
 
 _PLAIN = (bool, int, float, str, type(None))
 _CHOSEN_BY_THE_MODE = {"device", "dtype", "generator", "layout", "memory_format", "non_blocking", "pin_memory"}
@@ -199,6 +199,22 @@ def module_operator(module: Any, path: str) -> Operator:
         op_type=type(module).__name__, attributes=attributes,
         parameters={name: array for name, array in arrays.items() if array is not None},
     )  # fmt: skip
+
+
+def tell_modules(module: Any, told: Mapping[str, Mapping[str, Any]]) -> Callable[[], None]:
+    """Give modules of those paths other attributes, arrays as parameters; return what gives them their own back."""
+    parts = dict(module.named_modules()) if told else {}
+    own = [(parts[path], key, getattr(parts[path], key, None)) for path, more in told.items() for key in more]
+    for path, more in told.items():
+        for key, value in more.items():
+            array = isinstance(value, np.ndarray)
+            setattr(parts[path], key, torch.nn.Parameter(torch.from_numpy(value)) if array else value)
+
+    def restore() -> None:
+        for part, key, value in own:
+            setattr(part, key, value)
+
+    return restore
 
 
 def _values(tensor: Any) -> Any:

@@ -34,7 +34,7 @@ from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
 from .engine.training.step import TrainingStep, find_optimiser
-from .isolate import Made, Replacing, module_operator, round_as_held
+from .isolate import Made, Replacing, module_operator, round_as_held, tell_modules
 from .make import Built, arguments_of, make_twin, tensors_of, use_device
 from .model import Model
 from .modes import Recipe
@@ -190,9 +190,13 @@ class TorchSession:
         built, meta = self._built, self._meta(name)
         step = built.module if built is not None and isinstance(built.module, TrainingStep) else None
         moves = find_optimiser(step, name) if step is not None else None
-        if built is None or meta is None:
+        if built is None:
             return moves[1] if moves is not None and moves[0] == name else None
         module = built.model.module
+        if meta is None and moves is None and (part := dict(module.named_modules()).get(name)) is not None:
+            return module_operator(part, name)
+        if meta is None:
+            return moves[1] if moves is not None and moves[0] == name else None
         made = self._made.get(name)
         if made is not None:
             found = made.operator({**dict(module.named_parameters()), **dict(module.named_buffers())})
@@ -250,13 +254,17 @@ class TorchSession:
         inputs = tensors_of(built, feeds)
         args, kwargs = arguments_of(built.model, inputs)
         trace, undo, replacing = None, None, None
+        modules = dict(module.named_modules()) if told else {}
+        of_modules = {path: more for path, more in told.items() if path in modules and path not in self._made}
         if show is not None:
             if replaces:
-                replacing = Replacing([one for _, one in (*parameters, *buffers)], self._made, self.fixed, told)
+                replacing = Replacing([one for _, one in (*parameters, *buffers)], self._made, self.fixed,
+                                      {name: told[name] for name in told.keys() - of_modules.keys()})  # fmt: skip
             constants = [*parameters, *buffers]
             trace = self._trace(built, module, constants, inputs, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
         self._arithmetic.reset()
+        restore = tell_modules(module, of_modules)
         try:
             result = self._forward(module, args, kwargs, trace, loans or Loans(None), shared)
             if trace is not None:
@@ -266,7 +274,7 @@ class TorchSession:
                 if not (replaces and self._metas):  # a run with other values has the same tensors
                     self._compare_with_list(trace.metas)
                     self._metas, self._by_name = tuple(trace.metas), None
-                if replacing is not None:
+                if replacing is not None and not of_modules:  # which may compute by other operators
                     self._made = replacing.finish()
             else:
                 outputs = dict(iterate_leaves(result, "output"))
@@ -282,6 +290,7 @@ class TorchSession:
         finally:
             if undo is not None:
                 undo()
+            restore()
             shared.restore()
         self._note_written(built, module, dict(parameters), shared)
         return outputs

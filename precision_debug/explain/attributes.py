@@ -19,7 +19,10 @@ from .criteria import SEVERAL
 from .operators import MOVE, plain_type
 from .undo import LEFT, Case, list_source_names, make_exact_evaluator, measure_left_of, run_with
 
-__all__ = ["Told", "find_flattened", "find_guilty_attributes", "find_untold_attributes", "list_other_attributes"]
+__all__ = [
+    "Told", "find_flattened", "find_guilty_attributes", "find_other_settings", "find_untold_attributes",
+    "list_other_attributes",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -96,6 +99,10 @@ def find_guilty_attributes(case: Case | None, name: str, told: Told) -> dict[str
     put = {key: pair[1] for key, pair in told.items()}  # None: left out, as the target leaves it out
     lefts = {key: _measure_left(case, name, {key: put[key]}) for key in [*put][:_TRIED]} if case else {}
     known = {key: left for key, left in lefts.items() if left is not None}
+    if case is not None and not known and len(told) > 1:  # none of them without the others
+        every = _measure_left(case, name, put)
+        if every is not None and every <= LEFT:
+            return {**_describe(told), "left": every}
     if case is None or not known:
         return {**_describe(dict([*told.items()][:1])), "left": None}
     chosen = [min(known, key=lambda key: known[key])]
@@ -117,6 +124,24 @@ def find_guilty_attributes(case: Case | None, name: str, told: Told) -> dict[str
         return {**_describe({key: pair for key, pair in told.items() if key not in known}), "left": None}
     case.refuted["files_differ"] = least
     return {}
+
+
+def find_other_settings(case: Case) -> dict[str, Any]:
+    """Return what a module is told otherwise, inside of which both sides make a result by whatever operators, and with
+    which the baseline's makes what the target gave; {} where none does, or that cannot be run."""
+    baseline, target = case.subject.operators()
+    row = case.subject.row_of[case.name]
+    paths = [one.rpartition("/")[0] for one in (case.name, row.target_name)]
+    if target is None or not all(paths) or not takes_attributes(baseline):
+        return {}
+    mine, theirs = baseline.operator(paths[0]), target.operator(paths[1])
+    if mine is None or theirs is None or mine.op_type != theirs.op_type:
+        return {}
+    told = dict(list_other_attributes(mine, theirs, None))
+    ours, others = ({key.rpartition(".")[2]: value for key, value in one.parameters.items()} for one in (mine, theirs))
+    told |= {key: (ours.get(key), others.get(key)) for key in sorted(ours.keys() ^ others.keys())}
+    found = find_guilty_attributes(case, paths[0], told)
+    return {**found, "name": f"{found['name']} ({mine.op_type} {paths[0]})"} if found.get("left") is not None else {}
 
 
 def find_untold_attributes(case: Case, most: float) -> dict[str, Any]:
@@ -166,7 +191,11 @@ def _measure_left(case: Case, name: str, attributes: Mapping[str, Any]) -> float
     elif takes_attributes(case.subject.operators()[0]):
         read = {source: case.given(source) for source in case.subject.sources(case.name)}
         put = {source: value for source, value in read.items() if value is not None}
-        plain, got = (run_with(case, put, told=told).get(case.name) for told in ({}, {name: attributes}))
+        inside = name not in case.subject.meta_of  # a module, that may compute by other operators then
+        plain, other = run_with(case, put), run_with(case, put, told={name: attributes}, every=inside)
+        last = [value for key, value in other.items() if inside and key.startswith(f"{name}/")]
+        last = [value for value in last if value.shape == case.wrong.shape]
+        plain, got = plain.get(case.name), last[-1] if last else other.get(case.name)
     else:
         return None
     if plain is None or got is None or not plain.shape == got.shape == case.wrong.shape:
@@ -191,6 +220,8 @@ def _describe(told: Told) -> dict[str, Any]:
 
 
 def _list_values(values: Sequence[Any]) -> str:
-    if values == [None]:
+    if all(one is None for one in values):
         return say("is_missing")
+    if all(isinstance(one, np.ndarray) for one in values):
+        return say("is_there")
     return ", ".join("-" if one is None else str(shorten_floats(one)) for one in values)

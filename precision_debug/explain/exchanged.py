@@ -14,7 +14,7 @@ import numpy as np
 
 from ..reasons import say
 from ..records import Culprit
-from .attributes import find_untold_attributes
+from .attributes import find_other_settings, find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
 from .subject import Subject, list_made_of
@@ -55,9 +55,13 @@ def with_exchanged(
 
 
 def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work) -> Culprit:
-    case = make_case(subject, alone, culprit.name) if culprit.cause == "other_arithmetic" else None
-    if case is None or culprit.evidence.keys() & {"count", "ours"}:
+    other = culprit.evidence.get("what") == say("an_operator")
+    case = make_case(subject, alone, culprit.name) if other or culprit.cause == "other_arithmetic" else None
+    if case is None or "count" in culprit.evidence:
         return culprit
+    if other or "ours" in culprit.evidence:
+        told = find_other_settings(case)
+        return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
     told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
     told = told or find_untold_attributes(case, find_most_left(case))
     return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit

@@ -71,7 +71,10 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
     for meta, _, held, mine, theirs in parts:
         folded: Evidence = {}
         if subject.two_frameworks and held is None:
-            difference = _find_other_constant(mine, theirs) or _find_other_attribute(mine, theirs)
+            difference = (
+                _find_other_constant(mine, theirs) or _find_other_attribute(mine, theirs)
+                or _find_other_word(mine, theirs, meta.name, case)
+            )  # fmt: skip
             if not difference and meta.name == name and case is not None:
                 difference = _prove_constant(case, _compare_region_constants(subject, name, mine, theirs) or ())
         elif (
@@ -605,6 +608,17 @@ def _find_other_attribute(mine: Operator, theirs: Operator) -> Evidence:
         if not math.isclose(first, second, rel_tol=2e-3, abs_tol=1e-9):
             return {"what": say("a_constant"), "name": key, "base": first, "target": second}
     return {}
+
+
+def _find_other_word(mine: Operator, theirs: Operator, name: str, case: Case | None) -> Evidence:
+    """Return an attribute of which two frameworks' operators have different words, as a Resize of how it counts
+    coordinates, where running it with the target's word makes the error: they may also say the same in other words."""
+    told = {
+        key: (first, second) for key, first in sorted(mine.attributes.items())
+        if isinstance(first, str) and isinstance(second := theirs.attributes.get(key), str) and first != second
+    }  # fmt: skip
+    found = find_guilty_attributes(case, name, told) if case is not None else {}
+    return found if found.get("left") is not None else {}
 
 
 _OFF = {"exclusive", "reverse"}

@@ -373,10 +373,11 @@ def _compute_with(case: Case, *puts: Mapping[str, Array]) -> list[Array] | None:
 
 
 def run_with(
-    case: Case, put: Mapping[str, Array], *more: str, told: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, Array]:
+    case: Case, put: Mapping[str, Array], *more: str, told: Mapping[str, Mapping[str, Any]] | None = None,
+    every: bool = False,
+) -> dict[str, Array]:  # fmt: skip
     """Return these tensors and the operator's own of a run of the baseline, with others put in their place; {} where
-    the engine does not run so. more: further tensors. told: see ``TellsOtherwise``."""
+    the engine does not run so. more, every: further tensors. told: see ``TellsOtherwise``."""
     seen: dict[str, Array] = {}
     bench = case.subject.bench
 
@@ -390,8 +391,9 @@ def run_with(
 
     try:
         case.subject.operators()[0].run_replacing(
-            case.subject.feeds, TellsOtherwise(case.subject.showing(replace), told or {}), {*put, *more, case.name}
-        )
+            case.subject.feeds, TellsOtherwise(case.subject.showing(replace), told or {}),
+            None if every else {*put, *more, case.name},
+        )  # fmt: skip
     except PrecisionDebugError:
         return {}
     return seen
