@@ -8,7 +8,7 @@ unless an operator of the run has just written there itself.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,7 @@ from .engine.call_values import fill_tensor, start_of
 from .naming import op_type
 from .on_device import move_to_device
 
-__all__ = ["Made", "Replacing", "module_operator", "round_as_held", "tell_modules"]
+__all__ = ["Made", "Replacing", "ToldModules", "module_operator", "round_as_held"]
 
 _PLAIN = (bool, int, float, str, type(None))
 _CHOSEN_BY_THE_MODE = {"device", "dtype", "generator", "layout", "memory_format", "non_blocking", "pin_memory"}
@@ -201,20 +201,24 @@ def module_operator(module: Any, path: str) -> Operator:
     )  # fmt: skip
 
 
-def tell_modules(module: Any, told: Mapping[str, Mapping[str, Any]]) -> Callable[[], None]:
-    """Give modules of those paths other attributes, arrays as parameters; return what gives them their own back."""
-    parts = dict(module.named_modules()) if told else {}
-    own = [(parts[path], key, getattr(parts[path], key, None)) for path, more in told.items() for key in more]
-    for path, more in told.items():
-        for key, value in more.items():
-            array = isinstance(value, np.ndarray)
-            setattr(parts[path], key, torch.nn.Parameter(torch.from_numpy(value)) if array else value)
+class ToldModules:
+    """Modules of a run with other attributes than their own, arrays as parameters, until they are restored. told: by
+    path, see protocols.TellsOtherwise; those of operators that were made are left out."""
 
-    def restore() -> None:
-        for part, key, value in own:
+    def __init__(self, module: Any, told: Mapping[str, Mapping[str, Any]], made: Mapping[str, Made]) -> None:
+        parts = dict(module.named_modules()) if told else {}
+        self.told = {path: more for path, more in told.items() if path in parts and path not in made}
+        self._own: list[tuple[Any, str, Any]] = []
+        for path, more in self.told.items():
+            for key, value in more.items():
+                self._own.append((parts[path], key, getattr(parts[path], key, None)))
+                array = isinstance(value, np.ndarray)
+                setattr(parts[path], key, torch.nn.Parameter(torch.from_numpy(value)) if array else value)
+
+    def restore(self) -> None:
+        """Give them their own attributes back."""
+        for part, key, value in self._own:
             setattr(part, key, value)
-
-    return restore
 
 
 def _values(tensor: Any) -> Any:

@@ -34,7 +34,7 @@ from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
 from .engine.training.step import TrainingStep, find_optimiser
-from .isolate import Made, Replacing, module_operator, round_as_held, tell_modules
+from .isolate import Made, Replacing, ToldModules, module_operator, round_as_held
 from .make import Built, arguments_of, make_twin, tensors_of, use_device
 from .model import Model
 from .modes import Recipe
@@ -190,24 +190,19 @@ class TorchSession:
         built, meta = self._built, self._meta(name)
         step = built.module if built is not None and isinstance(built.module, TrainingStep) else None
         moves = find_optimiser(step, name) if step is not None else None
-        if built is None:
+        if built is None or (meta is None and moves is not None):
             return moves[1] if moves is not None and moves[0] == name else None
-        module = built.model.module
-        if meta is None and moves is None and (part := dict(module.named_modules()).get(name)) is not None:
-            return module_operator(part, name)
-        if meta is None:
-            return moves[1] if moves is not None and moves[0] == name else None
-        made = self._made.get(name)
-        if made is not None:
+        module, known = built.model.module, dict(built.model.module.named_modules())
+        if meta is None:  # a module in place of what it makes
+            return module_operator(known[name], name) if name in known else None
+        if (made := self._made.get(name)) is not None:
             found = made.operator({**dict(module.named_parameters()), **dict(module.named_buffers())})
             return found if moves is None else dataclasses.replace(found, inside=moves[0])
         if moves is not None:
             return Operator(op_type=meta.op_type, inside=moves[0])
         path = meta.node.partition("@")[0]
-        if self._level != "module" or meta.op_type in ("Input", "Output"):
-            return None
-        known = dict(module.named_modules())
-        return module_operator(known[path], path) if path in known else None
+        whole = self._level == "module" and meta.op_type not in ("Input", "Output") and path in known
+        return module_operator(known[path], path) if whole else None
 
     def _meta(self, name: str) -> TensorMeta | None:
         return self._listed().get(name)
@@ -254,17 +249,13 @@ class TorchSession:
         inputs = tensors_of(built, feeds)
         args, kwargs = arguments_of(built.model, inputs)
         trace, undo, replacing = None, None, None
-        modules = dict(module.named_modules()) if told else {}
-        of_modules = {path: more for path, more in told.items() if path in modules and path not in self._made}
         if show is not None:
-            if replaces:
-                replacing = Replacing([one for _, one in (*parameters, *buffers)], self._made, self.fixed,
-                                      {name: told[name] for name in told.keys() - of_modules.keys()})  # fmt: skip
             constants = [*parameters, *buffers]
+            replacing = Replacing([one for _, one in constants], self._made, self.fixed, told) if replaces else None
             trace = self._trace(built, module, constants, inputs, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
         self._arithmetic.reset()
-        restore = tell_modules(module, of_modules)
+        modules = ToldModules(module, told, self._made)
         try:
             result = self._forward(module, args, kwargs, trace, loans or Loans(None), shared)
             if trace is not None:
@@ -274,7 +265,7 @@ class TorchSession:
                 if not (replaces and self._metas):  # a run with other values has the same tensors
                     self._compare_with_list(trace.metas)
                     self._metas, self._by_name = tuple(trace.metas), None
-                if replacing is not None and not of_modules:  # which may compute by other operators
+                if replacing is not None and not modules.told:  # else by other operators
                     self._made = replacing.finish()
             else:
                 outputs = dict(iterate_leaves(result, "output"))
@@ -290,7 +281,7 @@ class TorchSession:
         finally:
             if undo is not None:
                 undo()
-            restore()
+            modules.restore()
             shared.restore()
         self._note_written(built, module, dict(parameters), shared)
         return outputs
