@@ -315,31 +315,29 @@ def _announce_plan(
 def _match_converted(work: Comparing) -> tuple[Matches, Opening]:
     """Return what names and values say of a model's tensors and a converted file's, and the target in the model's
     layouts."""
-    match_converted = registry.import_from_door("pairings", "converted")
-    work.journal.write(events.Stage(text=say("stage_pairing")))
-    feeds, target_feeds = work.feeds(0)
-    matches, arranged, notes = match_converted(
-        work.baseline, work.target, feeds, target_feeds=target_feeds, folder=work.folder,
-        memory_budget=work.spec.memory_budget,
-    )  # fmt: skip
-    for note in notes:
-        work.note(note)
+    matches, arranged = _match_by(work, "converted")
     return matches, dataclasses.replace(work.target, arranged=arranged)
 
 
 def _match_across(work: Comparing) -> Matches:
     """Return what values say of two frameworks' tensors."""
-    match_values = registry.import_from_door("pairings", "across_frameworks")
+    matches: Matches = _match_by(work, "across_frameworks")[0]
+    return matches
+
+
+def _match_by(work: Comparing, door: str) -> Sequence[Any]:
+    """Return what values say of two runs' tensors, after telling the notes, which come last."""
+    match_values = registry.import_from_door("pairings", door)
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)
-    matches: Matches
-    matches, notes = match_values(
+    found: list[Any]
+    *found, notes = match_values(
         work.baseline, work.target, feeds, target_feeds=target_feeds, folder=work.folder,
         memory_budget=work.spec.memory_budget,
     )  # fmt: skip
     for note in notes:
         work.note(as_reason(note))
-    return matches
+    return found
 
 
 # A run that is recorded: alone, or while it is compared.
