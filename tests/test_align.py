@@ -326,3 +326,22 @@ def test_beside_paired_outputs_and_what_is_inside_the_last_ones_are_partners() -
     found = align(base, target, two_files=True).pairs
     assert {name: found[name].base.name for name in ("same", "add_2")} == {"same": "same", "add_2": "add_1"}
     assert "add_2" not in align([base[0], output("same")], target, two_files=True).pairs
+
+
+@pytest.mark.parametrize(
+    ("relu", "there", "values", "found"),
+    [
+        ("Relu", False, {}, "r"), ("Relu", True, {}, "h"),  # whose work the zero point does, unless it is still there
+        ("Neg", False, {}, "h"), ("Relu", False, {"is_output": True}, ""), ("Relu", False, {"view": "dequantised"}, ""),
+    ],
+)
+def test_the_rounded_form_of_what_a_dropped_clamp_read_is_that_of_the_clamp(
+    relu: str, there: bool, values: dict[str, object], found: str
+) -> None:
+    base = [meta("h"), TensorMeta(name="r", op_type=relu, inputs=("h",))]
+    alike = {"node": "mul", "inputs": ("x",)}
+    forms = [meta("h", **alike, **values), meta("h7", view="dequantised", origin="h7", **alike),
+             meta("h8", origin="h8", **alike)]  # fmt: skip
+    more = [meta("r")] if there else []
+    pair = align(base, [*forms, *more, meta("y", inputs=("h8",))]).pairs.get("h8")
+    assert ("" if pair is None else pair.base.name) == found

@@ -495,3 +495,9 @@ def test_what_reads_nothing_and_is_a_mask_everywhere_has_nothing_else(base: floa
     assert judged_by(0.01, numbers, inputs=("x",)) is not Status.PASS
     mixed = compare(np.float32([base, 1.0]), np.float32([held, 1.0]), Tolerance(given=False))
     assert judged_by(0.01, mixed) is not Status.PASS
+
+
+@pytest.mark.parametrize("known", [{"stat_abs": 0.0, "stat_rel": None}, {"stat_abs": None, "stat_rel": 0.0}])
+def test_a_statistic_of_which_one_part_is_missing_was_not_computed(known: dict[str, float | None]) -> None:
+    status, reason = decide_status(numbers_of(0.5, **known), Tolerance(check_error_stat="mean"))
+    assert (status, reason.code) == (Status.FAIL, "not_computed")
