@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import PrecisionDebugError
-from ..numbers.born import compute_finite_l2
+from ..numbers.born import compute_finite_l2, may_be_mask
 from ..numbers.narrowing import narrow_type, round_values
 from ..pairing.align import strip_iteration
 from ..protocols import keeps_own
@@ -65,9 +65,11 @@ def find_amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) ->
 
 def _measure_growth_factor(subject: Subject, name: str) -> float:
     """Return how many times an error that is beyond any bound is the largest one of what is read, where that is
-    ordinary; 0 where it is not so."""
+    ordinary; 0 where it is not so, and where a mask is read, beside which any error of the others is next to none."""
     error, sources = compute_finite_l2(subject.row_of[name]) or 0.0, [*subject.sources(name)]
     rows = [subject.row_of[one] for one in sources if one in subject.row_of]
+    if any(row.comparison is not None and may_be_mask(row.comparison.base) for row in rows):
+        return 0.0
     errors = [compute_finite_l2(row) or 0.0 for row in rows]
     if not math.isfinite(error) or error <= MOST or not any(errors):
         return 0.0
@@ -92,7 +94,7 @@ def _measure_steps_between(subject: Subject, name: str) -> dict[str, Any]:
     or more, so that neighbouring positions or times become one number; {} elsewhere."""
     for source in subject.sources(name):
         numbers = subject.row_of[source].comparison if source in subject.row_of else None
-        if numbers is None or numbers.base.max is None or numbers.base.min is None:
+        if numbers is None or numbers.base.max is None or numbers.base.min is None or may_be_mask(numbers.base):
             continue
         apart, largest = _measure_spacing(numbers, numbers.target.dtype)
         if apart >= 1:
