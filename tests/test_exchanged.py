@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx_models import save_operators
+from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.reasons import say
@@ -156,3 +157,70 @@ def test_an_operand_that_another_engine_reads(tmp_path: Path) -> None:
                            "left": pytest.approx(0, abs=1e-5)}  # fmt: skip
     assert all({one["base"], one["target"]} == {"gate", "up"} for one in told.values())  # act times act is near, too
     assert len(told) == 2
+
+
+@pytest.mark.parametrize("wrong", ["bias", "weight", ""])
+@pytest.mark.parametrize("several", [1, 3])
+def test_of_a_wrong_folding_the_constant_is_named(several: int, wrong: str, tmp_path: Path) -> None:
+    """The same operators are folded in other places, rightly."""
+    random = np.random.default_rng(2)
+    parts = [
+        (random.normal(size=(8, 8, 3, 3)) / 6, random.uniform(0.5, 1.5, 8), random.normal(size=8),
+         random.normal(size=8), random.uniform(0.2, 1, 8))
+        for _ in range(several)
+    ]  # fmt: skip
+    files, folded = [], []
+    for other in (False, True):
+        g = Graph(seed=1, opset=18)
+        x = g.input("x", np.random.default_rng(3).normal(size=(2, 8, 6, 6)).astype(np.float32))
+        for place, (w, gain, shift, mean, variance) in enumerate(parts):
+            name, last = f"n{place}", place == several - 1
+            if other:
+                deviation = np.sqrt(variance + 1e-5)
+                right = {"weight": (w.T * gain / deviation).T, "bias": shift - mean * gain / deviation}
+                folded.append({f"{name}.{key[0]}": value for key, value in right.items()})
+                without = {"weight": (w.T / deviation).T, "bias": shift - mean}  # its gain
+                held = {**right, **({wrong: without[wrong]} if wrong and last else {})}
+                told = [g.weight(f"{name}.{key[0]}", value.astype(np.float32)) for key, value in held.items()]
+                x = g.op("Conv", [x, *told], name, pads=[1] * 4)
+            else:
+                x = g.op("Conv", [x, g.weight(f"{name}.w", w)], f"{name}_c", pads=[1] * 4)
+                norm = [g.weight(f"{name}.{key}", one) for key, one in
+                        zip("gsmv", (gain, shift, mean, variance), strict=True)]  # fmt: skip
+                x = g.op("BatchNormalization", [x, *norm], name, epsilon=1e-5)
+            x = g.op("Relu", [x], f"r{place}")
+        files.append(g.save(tmp_path / f"{other}.onnx", [g.conv(x, 8, 4, "y")]))
+    report = precision_debug.compare(
+        files[1], baseline_model=files[0], run_mode="ort_fp32", baseline="ort_fp32", inputs=g.feeds
+    )
+    assert report.explanation is not None
+    named = report.explanation.culprits
+    if not wrong:
+        assert named == ()
+        return
+    (one,) = named
+    key = f"n{several - 1}.{wrong[0]}"
+    assert (one.cause, one.evidence["name"], one.evidence["left"] < 1e-3) == ("files_differ", key, True)
+    assert one.evidence["base"] == pytest.approx(folded[-1][key][tuple(one.evidence["at"])], rel=1e-3)
+
+
+def test_operators_of_one_type_that_are_told_otherwise_are_no_part_of_both(tmp_path: Path) -> None:
+    """What the second file has more makes its shape fit."""
+    at = np.random.default_rng(3).integers(0, 4, (4, 3, 1))
+    files = []
+    for batch in (1, 0):
+        g = Graph(seed=1, opset=18)
+        x = g.dense(g.input("x", np.random.default_rng(3).normal(size=(4, 4, 8)).astype(np.float32)), 8, 8, "a")
+        where = g.weight("at", at)
+        if batch:
+            x = g.op("GatherND", [x, where], "picked", batch_dims=1)
+        else:
+            x = g.op("ReduceMax", [g.op("GatherND", [x, where], "rows"), g.weight("axes", np.array([2]))], "picked",
+                     keepdims=0)  # fmt: skip
+        files.append(g.save(tmp_path / f"{batch}.onnx", [g.dense(x, 8, 4, "y")]))
+    report = precision_debug.compare(
+        files[1], baseline_model=files[0], run_mode="ort_fp32", baseline="ort_fp32", inputs=g.feeds
+    )
+    assert report.explanation is not None
+    told = report.explanation.culprits[0].evidence
+    assert (told["base"], told["target"]) == ("GatherND (batch_dims 1)", "GatherND (batch_dims 0)+ReduceMax")

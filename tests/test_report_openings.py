@@ -88,7 +88,8 @@ REPORTS = {
     "… differs between the two models: …": report(WRONG, explained("culprits", culprits=(
         culprit("files_differ", what=say("a_constant"), name="w", base=1.0, target=2.0),))),
     "… causes the error: …": report(WRONG, explained("culprits", culprits=(culprit("random", between=0.3),))),
-    "The error at … is made by several operators together: …": report(WRONG, explained("culprits", culprits=(SHARED,))),
+    "The error at … is made by several operators together: …": report(
+        WRONG, explained("culprits", culprits=(SHARED,), actual=0.4)),
     "Input … differs between the two sides: …": report(WRONG, explained("culprits", culprits=(
         culprit("inputs_differ", error=0.5, base_dtype="float32", target_dtype="float32", base_range="0 to 1",
                 target_range="0 to 2"),))),
@@ -385,9 +386,9 @@ def test_an_identity_is_not_named_with_what_lost_the_precision() -> None:
 def test_an_operator_whose_own_repair_helps_begins_the_report(more: dict[str, Any]) -> None:
     """Of six that were named in a detector, the first by itself was a twentieth of the error, and all of them two
     fifths: it was told as if it were alone."""
-    assert "together" in lead_sentences(report(WRONG, explained("culprits", culprits=(SHARED,))))[0].en
+    assert "together" in lead_sentences(report(WRONG, explained("culprits", culprits=(SHARED,), actual=0.4)))[0].en
     alone = dataclasses.replace(SHARED, **more)
-    assert "together" not in lead_sentences(report(WRONG, explained("culprits", culprits=(alone,))))[0].en
+    assert "together" not in lead_sentences(report(WRONG, explained("culprits", culprits=(alone,), actual=0.4)))[0].en
 
 
 @pytest.mark.parametrize(("left", "told"), [(0.3, False), (0.49, False), (0.56, True), (0.7, True), (None, False)])
@@ -401,3 +402,9 @@ def test_a_cause_that_leaves_most_of_the_error_says_so_where_it_is_named(
     found = report((make_row(0),), explained("culprits", culprits=(named,)))
     said = describe_culprit(found, named)
     assert ("of its own error is left" in said.en) is told
+
+
+@pytest.mark.parametrize(("actual", "said"), [(0.4, True), (0.5, False), (0.2, False)])
+def test_errors_that_do_not_make_what_the_output_is_off_by_are_not_told_as_its_parts(actual: float, said: bool) -> None:
+    first, *_ = lead_sentences(report(WRONG, explained("culprits", culprits=(SHARED,), actual=actual)))
+    assert first.en.startswith("The error at") is said

@@ -17,6 +17,7 @@ from ..records import Culprit
 from .attributes import find_other_settings, find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
+from .operators import plain_type
 from .subject import Subject, list_made_of
 from .undo import Case, measure_left_of, run_with
 from .work import Work
@@ -60,7 +61,7 @@ def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work)
     if case is None or "count" in culprit.evidence:
         return culprit
     if other or "ours" in culprit.evidence:
-        told = find_other_settings(case)
+        told = find_other_settings(case) or _find_folded(case)
         return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
     told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
     told = told or find_untold_attributes(case, find_most_left(case))
@@ -74,6 +75,53 @@ def make_case(subject: Subject, alone: Alone, name: str) -> Case | None:
         return None
     exact, wrong = (np.asarray(one).astype(np.float64) for one in (exact, wrong))
     return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+
+
+def _find_folded(case: Case) -> dict[str, Any]:
+    """Return the constant of the target's operator that others of the baseline's were to be folded into, and that makes
+    its error: with another number (a bias) or factor (a weight) for each channel it gives what these give; {} where
+    none does."""
+    subject, target, exact, wrong = case.subject, case.subject.operators()[1], case.exact, case.wrong
+    region = subject.region_of.get(case.name, ())
+    theirs = target.operator(subject.row_of[case.name].target_name) if target is not None else None
+    kinds = [plain_type(one.op_type) for one in region]
+    if theirs is None or len(kinds) < 2 or plain_type(theirs.op_type) not in kinds:
+        return {}
+    constants = {key: value for key, one in theirs.parameters.items() if (value := np.asarray(one)).dtype.kind == "f"}
+    for axis in range(1, exact.ndim):
+        size, rest = exact.shape[axis], tuple(one for one in range(exact.ndim) if one != axis)
+        bias = next((key for key, value in constants.items() if value.shape == (size,)), None)
+        weight = next((key for key, value in constants.items() if value.ndim > 1 and len(value) == size), None)
+        along = [size] + [1] * (exact.ndim - 1 - axis)
+        held = 0.0 if bias is None else constants[bias].astype(np.float64).reshape(along)
+        more, own = (exact - wrong).mean(rest), wrong - held
+        squares = (own * own).sum(rest)
+        factor = np.where(squares > 0, (own * (exact - held)).sum(rest) / np.where(squares > 0, squares, 1.0), 1.0)
+        for key, change, by_factor in ((bias, more, False), (weight, factor, True)):
+            if key is None:
+                continue
+            wide = change.reshape(along)
+            left = measure_left_of(case, own * wide + held if by_factor else wrong + wide)
+            if left <= find_most_left(case):
+                value = constants[key].astype(np.float64)
+                wanted = (value.T * change).T if by_factor else value + change
+                folded = "+".join(one.op_type for one in region)
+                return {**_tell_constant(key, wanted, value), "folded": folded, "left": left}
+    return {}
+
+
+def _tell_constant(key: str, wanted: Array, held: Array) -> dict[str, Any]:
+    """Return the first number of a constant that is another one by more than rounding makes of what was fitted."""
+    apart = np.abs(wanted - held) > _FITTED * np.abs(wanted - held).max()
+    at = np.unravel_index(int(np.argmax(apart)), held.shape)
+    return {
+        "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": held.size,
+        "at": [int(one) for one in at], "base": float(f"{wanted[at]:.4g}"), "target": float(held[at]),
+    }  # fmt: skip
+
+
+_FITTED = 1e-3
+"""Part of the largest difference up to which fitted numbers are the same."""
 
 
 def find_most_left(case: Case) -> float:

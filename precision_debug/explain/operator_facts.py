@@ -92,7 +92,7 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     execution order, without those that both begin or end with; {} where the types are the same, or where an engine
     wrote them anew. Where they are the same in another order, how many, or the number that one of them is told
     otherwise. at: the first of them, the target's where the baseline has none."""
-    mine, theirs = _list_own_stretches(subject, name)
+    mine, theirs, alike = _list_own_stretches(subject, name)
     ours, others = ([one.op_type for one in side] for side in (mine, theirs))
     if not ours and not others:
         return {}
@@ -102,6 +102,9 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     if sorted(ours) == sorted(others):
         return _find_other_number(subject, mine, theirs) or {"turned": len(ours)}
     at = next((one for one in mine or theirs if plain_type(one.op_type) not in MOVE), (mine or theirs)[0])
+    apart = next((told for pair in alike if one_sided and (told := _tell_apart(subject, *pair))), None)
+    if apart is not None:  # the operators that one side has more make up for it
+        ours, others = [apart[0], *ours], [apart[1], *others]
     named = [_join_types(side) or say("no_operator") for side in (ours, others)]
     return {"ours": named[0], "theirs": named[1], "at": at.name}
 
@@ -117,19 +120,39 @@ def find_longer_stretches(subject: Subject, name: str) -> tuple[str, str] | None
     return (told["ours"], told["theirs"]) if several else None
 
 
-def _list_own_stretches(subject: Subject, name: str) -> tuple[list[TensorMeta], list[TensorMeta]]:
-    """Return both files' operators between the same compared tensors, without those that both begin or end with."""
+def _tell_apart(subject: Subject, mine: TensorMeta, other: TensorMeta) -> tuple[str, str] | None:
+    """Return two operators of one type with the attributes that they are told otherwise; None where there are none."""
+    baseline, target = subject.operators()
+    sides = baseline.operator(mine.name), target.operator(other.name) if target is not None else None
+    if sides[0] is None or sides[1] is None:
+        return None
+    told = [one.attributes for one in sides if one is not None]
+    keys = [key for key in sorted(told[0].keys() | told[1].keys()) if told[0].get(key) != told[1].get(key)]
+    if not keys:
+        return None
+    words = [", ".join(f"{key} {one[key]}" for key in keys if key in one) for one in told]
+    first, second = (f"{mine.op_type} ({one})" if one else mine.op_type for one in words)
+    return first, second
+
+
+_Stretches = tuple[list[TensorMeta], list[TensorMeta], list[tuple[TensorMeta, TensorMeta]]]
+
+
+def _list_own_stretches(subject: Subject, name: str) -> _Stretches:
+    """Return both files' operators between the same compared tensors, without those that both begin or end with; and
+    these."""
     row = subject.row_of.get(name)
     if row is None or subject.two_frameworks or not subject.two_files:
-        return [], []
+        return [], [], []
     between = collect_stretch(subject.targets, row.target_name, subject.partner)
     ours, theirs = [*operators_of(subject, name)], [meta for key, meta in subject.targets.items() if key in between]
     if any(meta.absorbs or meta.own for meta in theirs):
-        return [], []
+        return [], [], []
+    alike = []
     for end in (-1, 0):
         while ours and theirs and ours[end].op_type == theirs[end].op_type:
-            del ours[end], theirs[end]
-    return ours, theirs
+            alike.append((ours.pop(end), theirs.pop(end)))
+    return ours, theirs, alike
 
 
 def _find_other_number(subject: Subject, ours: list[TensorMeta], theirs: list[TensorMeta]) -> dict[str, Any]:

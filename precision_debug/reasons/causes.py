@@ -107,6 +107,11 @@ CAUSES: Mapping[str, Cause] = {
             "{what} {name} is {base} in the baseline's and {target} in the target's, which is undone in {undone}, but"
             " not in {kept}",
             "{what} {name} 在基线中为 {base}，在目标中为 {target}，这一差异在 {undone} 中被抵消，而在 {kept} 中没有",
+        ), "folded": Wording(
+            "{what} {name} is {target} at {at} in the target's, where folding the baseline's {folded} gives {base}"
+            " ({count} of {elements} numbers {count:differs|differ})",
+            "{what} {name} 的 {at} 处在目标中为 {target}，而折叠基线的 {folded} 应得 {base}"
+            "（{elements} 个数中有 {count} 个不同）",
         ), "at": Wording(
             "{what} {name} is {base} at {at} in the baseline's and {target} in the target's ({count} of {elements}"
             " numbers {count:differs|differ})",
@@ -114,7 +119,7 @@ CAUSES: Mapping[str, Cause] = {
         )},
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
-            "undone": _TEXT, "kept": _TEXT,
+            "undone": _TEXT, "kept": _TEXT, "folded": _TEXT,
         },
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",

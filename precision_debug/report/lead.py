@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..claims import State
 from ..explain import LEAST, MOST, bound_hidden_share, bound_of
+from ..explain.criteria import LITTLE
 from ..observe.sample_columns import SAMPLES
 from ..reasons import NOTHING, Reason, Text, as_reason, same
 from ..reasons.causes import CAUSES
@@ -57,7 +58,7 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
             sentences.append(tried)
     elif named:
         who = _minor_culprit_sentence(report, named[0]) or describe_culprit(report, named[0])
-        shared = shared_error_sentence(named[0])
+        shared = shared_error_sentence(named[0]) if _make_the_error(report, named[0]) else None
         sentences = [_passing_sentence(report), _residual_sentence(named[0], who)] if _is_tolerated(report) else [who]
         if shared is not None and report.verdict is Verdict.FAIL:
             sentences.insert(0, shared)
@@ -200,6 +201,13 @@ def _residual_sentence(culprit: Culprit, who: Text) -> Text:
     return Text(
         f"{LEFT_OVER}, one operator makes {share}: {who.en}", f"剩余误差的 {share} 来自一个算子：{who.zh}"
     )
+
+
+def _make_the_error(report: Report, culprit: Culprit) -> bool:
+    """Return whether all measured errors, put into the baseline, come to what the output is off by: where one operator
+    changes what another reads, as two cuts in a row, they do not, and say nothing of its parts."""
+    whole, off = culprit.with_all, report.explanation.actual if report.explanation is not None else None
+    return whole is None or not off or culprit.at != report.explanation.at or off / LITTLE <= whole <= off * LITTLE
 
 
 def _minor_culprit_sentence(report: Report, culprit: Culprit) -> Text | None:
