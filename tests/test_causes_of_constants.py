@@ -218,8 +218,10 @@ def test_a_scan_s_direction_is_told_of_what_its_body_makes(tmp_path: Path) -> No
     base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
     culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
     assert culprit.cause == "files_differ", sentence
-    said = "attribute scan_input_directions (Scan last) is missing in the baseline's and [1] in the target's"
+    assert (culprit.evidence["owner_type"], culprit.evidence["owner"]) == ("Scan", "last")
+    said = "attribute scan_input_directions is missing in the baseline's and [1] in the target's"
     assert said in sentence
+    assert sentence.startswith("Scan `last` ")  # the body's operators are the same in both
 
 
 def test_an_attribute_that_one_file_leaves_out_is_told_by_its_default(tmp_path: Path) -> None:

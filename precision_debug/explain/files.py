@@ -316,7 +316,7 @@ def _compare_enclosing_operators(
     found = _compare_operators(outer, there, mine.inside)
     if not found or found["what"] == say("an_operator"):
         return found or _compare_enclosing_operators(baseline, target, outer, there)
-    return {**found, "name": f"{found['name']} ({outer.op_type} {mine.inside})"}
+    return {**found, "owner": mine.inside, "owner_type": outer.op_type}
 
 
 def _reads_the_same(subject: Subject, meta: TensorMeta) -> bool:

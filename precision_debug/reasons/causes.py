@@ -119,7 +119,7 @@ CAUSES: Mapping[str, Cause] = {
         )},
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
-            "undone": _TEXT, "kept": _TEXT, "folded": _TEXT,
+            "undone": _TEXT, "kept": _TEXT, "folded": _TEXT, "owner": _TEXT, "owner_type": _TEXT,
         },
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",

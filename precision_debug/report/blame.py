@@ -632,10 +632,14 @@ def _cause_text(culprit: Culprit) -> Text:
 
 
 def _whole_cause_sentence(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
-    """Return the sentence that a cause has of its own; None where it has the usual one."""
+    """Return the sentence that a cause has of its own; None where it has the usual one. Of an operator whose body has
+    the culprit, where that one differs, it is about that one."""
     if known.sentence is None:
         return None
-    evidence = {**_format_evidence(known, culprit.evidence), "what": what, "name": culprit.name}
+    evidence = {
+        **_format_evidence(known, culprit.evidence), "what": culprit.evidence.get("owner_type", what),
+        "name": culprit.evidence.get("owner", culprit.name),
+    }  # fmt: skip
     en = wording_text(known.sentence, {**evidence, "why": why.en}, "en")
     zh = wording_text(known.sentence, {**evidence, "why": why.zh}, "zh")
     return None if en is None or zh is None else Text(en, zh)
