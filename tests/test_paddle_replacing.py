@@ -14,6 +14,7 @@ pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
 from precision_debug_paddle import PaddleBackend
 
+import precision_debug
 from precision_debug.records import ModelFiles, SessionSpec
 
 KINDS = [("pir", "cpu_fp32"), ("pir", "cpu_opt"), ("legacy", "cpu_fp32"), ("legacy", "cpu_opt")]
@@ -146,3 +147,30 @@ def test_numbers_in_the_program_are_constants_that_an_operator_reads(tmp_path: P
     assert [value.item() for value in scale.parameters.values()] == [pytest.approx(0.05)]
     assert [*scale.parameters] == ["scale_0, scale"]  # by Paddle's own name for what is read there
     session.close()
+
+
+def test_whole_numbers_in_the_program_are_told_of_two_programs(tmp_path: Path) -> None:
+    """Words are moved on by one, and back by one."""
+    import paddle
+
+    class Rolled(paddle.nn.Layer):  # type: ignore[misc]
+        def __init__(self, shift: int) -> None:
+            super().__init__()
+            self.shift, self.scale = shift, self.create_parameter([4])
+
+        def forward(self, x: Any) -> Any:
+            return paddle.tanh(paddle.roll(x, self.shift, 1)) * self.scale
+
+    for name, shift in (("base", 1), ("target", -1)):
+        paddle.seed(0)
+        paddle.jit.save(
+            Rolled(shift), str(tmp_path / name), input_spec=[paddle.static.InputSpec([2, 8, 4], "float32", "x")]
+        )
+    x = np.random.default_rng(0).normal(size=(2, 8, 4)).astype(np.float32)
+    report = precision_debug.compare(
+        tmp_path / "target.json", baseline_model=str(tmp_path / "base.json"), run_mode="cpu_fp32",
+        baseline="cpu_fp32", inputs={"x": x},
+    )  # fmt: skip
+    assert report.explanation is not None
+    told = report.explanation.culprits[0].evidence
+    assert [told[key] for key in ("name", "base", "target")] == ["roll_0, shifts", 1, -1]

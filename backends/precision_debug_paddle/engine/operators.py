@@ -68,10 +68,10 @@ class Operators:
         found = {}
         for name, kind, reads, attributes in program.reading():
             parameters = {item: self._weights[item] for item in reads if item in self._weights}
-            for place, values in numbers.get(name, {}).items():
+            for place, (values, dtype) in numbers.get(name, {}).items():
                 told = self._inputs.get(kind, ())
                 which = told[place] if place < len(told) else f"input {place}"
-                parameters[f"{name}, {which}"] = np.asarray(values, np.float32)
+                parameters[f"{name}, {which}"] = np.asarray(values, dtype)
             kept = {key: value for key, value in attributes.items() if key not in _SAY_NOTHING}
             found[name] = Operator(op_type=kind, attributes=kept, parameters=parameters)
         return found

@@ -31,7 +31,7 @@ _DTYPES = {
 _FETCH = "fetch"
 _CARRIES = frozenset({"reshape", "unsqueeze", "squeeze", "cast", "transpose"})
 _SOURCES = frozenset({"data", "feed"})
-_NUMBERS = frozenset({"full", "assign_value"})
+_NUMBERS = {"full": "value", "full_int_array": "value", "assign_value": "values"}
 _CONSTANTS = frozenset({"full", "full_int_array", "constant", "constant_tensor", "assign_value"})
 
 
@@ -79,15 +79,17 @@ class PirProgram:
             plain = {item["N"]: _value(item["AT"].get("D")) for item in op.get("A") or () if isinstance(item, dict)}
             yield name, kind, reads, plain
 
-    def scalars(self) -> dict[str, dict[int, tuple[float, ...]]]:
-        """By operator, as ``reading`` names it: the numbers that it reads and the program itself holds, by input."""
-        held: dict[int, tuple[float, ...]] = {}
+    def scalars(self) -> dict[str, dict[int, tuple[tuple[float, ...], str]]]:
+        """By operator, as ``reading`` names it: the numbers that it reads and the program itself holds, and their type,
+        by input."""
+        held: dict[int, tuple[tuple[float, ...], str]] = {}
         for op in self._block:
             if plain_type(op["#"]) in _NUMBERS:
-                found = _attribute(op, "value") if plain_type(op["#"]) == "full" else _value(_attribute(op, "values"))
+                found = _value(_attribute(op, _NUMBERS[plain_type(op["#"])]))
                 numbers = found if isinstance(found, tuple) else (found,)
                 if all(isinstance(number, (int, float)) for number in numbers):
-                    held.update((out["%"], numbers) for out in _outputs(op))
+                    kind = "int64" if plain_type(op["#"]) == "full_int_array" else "float32"
+                    held.update((out["%"], (numbers, kind)) for out in _outputs(op))
         return {
             name: {place: held[item] for place, item in enumerate(_reads(op)) if item in held}
             for name, _, op in self._named()
