@@ -356,3 +356,14 @@ def test_the_package_that_the_quantiser_of_4_bits_lacks_is_named(
     with pytest.raises(BackendUnavailable) as raised:
         precision_debug.compare(product, run_mode="ort_int4", inputs={"x": X, "k": np.float32(2)}, explain="off")
     assert raised.value.hint == "pip install onnx_ir"
+
+
+def test_what_the_quantiser_lists_of_an_object_is_cut() -> None:
+    """In float8 some models end with all of Python's ``dir()`` in the message, 25 lines of a terminal."""
+    from precision_debug_onnxruntime.make import quantise
+
+    with pytest.raises(ValueError, match="missing") as caught:
+        raise ValueError("Attributes 'avg' missing in [" + "'__class__', " * 90 + "'to_dict'].")
+    said = quantise._describe_error(caught.value)
+    assert len(said) < 200
+    assert said.startswith("Attributes 'avg' missing")

@@ -25,6 +25,7 @@ from precision_debug.errors import (
     NothingToQuantise,
     PrecisionDebugError,
     UsageError,
+    shorten,
 )
 from precision_debug.explain.operators import find_reached
 from precision_debug.onnx.graph import iterate_graphs
@@ -393,11 +394,15 @@ def after_quantisation() -> Iterator[None]:
         raise ModelError(f"after its quantisation: {error.what}", where=error.where, hint=_HINT) from error
 
 
+_SAID = 160
+"""Characters of an error that are told: some list all of an object."""
+
+
 def _describe_error(error: Exception) -> str:
     """Return what an error of the quantiser says where it was raised on purpose; else only where it happened."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     on_purpose = (last.line or "").startswith("raise") or "onnxruntime" in type(error).__module__
-    return plain(str(error)) if on_purpose else f"{type(error).__name__} in its {last.name}"
+    return shorten(plain(str(error)), _SAID) if on_purpose else f"{type(error).__name__} in its {last.name}"
 
 
 class _Settings:
