@@ -234,6 +234,20 @@ def test_an_attribute_that_one_file_leaves_out_is_told_by_its_default(tmp_path: 
     assert holds_approved(sentence)
 
 
+def test_numbers_that_differ_are_counted_to_the_last_and_those_beyond_rounding_beside(tmp_path: Path) -> None:
+    """Six numbers of a weight are others, one of them in its last digits alone."""
+    graphs = Graph(seed=1), Graph(seed=1)
+    for g in graphs:
+        g.dense(tokens(g), 32, 8, "y")
+    w = graphs[1].weights["y.w"]
+    w[2:7, 5] += 0.1
+    w[8, 5] *= 1.001
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    culprit, _ = first_of(model, base, "ort_fp32", graphs[0].feeds)
+    assert culprit.evidence["elements"] == w.size
+    assert (culprit.evidence["count"], culprit.evidence["beyond"]) == (6, 5)
+
+
 def test_what_an_engine_puts_before_a_fused_product_is_not_told_of_its_file(tmp_path: Path) -> None:
     """ONNX Runtime makes a Gemm of a product and its bias, and reshapes before it; the weight is what differs."""
     graphs = Graph(seed=1), Graph(seed=1)

@@ -714,9 +714,11 @@ def _find_first_difference(key: str, b: Array, t: Array) -> Evidence:
     if floats and (turned := _find_transposition(key, b, t)):
         return turned
     at = tuple(int(i) for i in np.unravel_index(place, b.shape)) if b.ndim else ()
+    equal = (np.isclose(ours, theirs, rtol=0, atol=0, equal_nan=True) for _, (ours, theirs) in iterate_blocks(b, t))
+    every = int(b.size) - sum(map(np.count_nonzero, equal)) if floats else count
     return {
-        "what": say("a_constant"), "name": key, "count": count, "elements": int(b.size),
-        "at": list(at) if b.size > 1 else [],
+        "what": say("a_constant"), "name": key, "count": every, "elements": int(b.size),
+        "at": list(at) if b.size > 1 else [], **({"beyond": count} if count < every else {}),
         "base": np.asarray(b[at]).item(), "target": np.asarray(t[at]).item(),
     }  # fmt: skip
 

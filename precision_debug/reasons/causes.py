@@ -112,6 +112,11 @@ CAUSES: Mapping[str, Cause] = {
             " ({count} of {elements} numbers {count:differs|differ})",
             "{what} {name} 的 {at} 处在目标中为 {target}，而折叠基线的 {folded} 应得 {base}"
             "（{elements} 个数中有 {count} 个不同）",
+        ), "beyond": Wording(
+            "{what} {name} is {base} at {at} in the baseline's and {target} in the target's ({count} of {elements}"
+            " numbers {count:differs|differ}, {beyond} by more than rounding)",
+            "{what} {name} 的 {at} 处在基线中为 {base}，在目标中为 {target}（{elements} 个数中有 {count} 个不同，"
+            "其中 {beyond} 个超出舍入误差）",
         ), "at": Wording(
             "{what} {name} is {base} at {at} in the baseline's and {target} in the target's ({count} of {elements}"
             " numbers {count:differs|differ})",
@@ -119,7 +124,7 @@ CAUSES: Mapping[str, Cause] = {
         )},
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
-            "undone": _TEXT, "kept": _TEXT, "folded": _TEXT, "owner": _TEXT, "owner_type": _TEXT,
+            "beyond": _COUNT, "undone": _TEXT, "kept": _TEXT, "folded": _TEXT, "owner": _TEXT, "owner_type": _TEXT,
         },
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",
