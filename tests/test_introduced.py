@@ -821,3 +821,29 @@ def test_the_numbers_of_two_results_are_told_at_once_where_they_are_asked_for() 
         asked = introduced.measure(subject, "y", exact, wrong, "isolated")
         assert asked == measured(subject, "y", exact, wrong)
         assert (asked.name, asked.method, asked.elements) == ("y", "isolated", 3)
+
+
+class Coarse(Engine):
+    """Holds whole numbers alone."""
+
+    def held(self, _name: str, value: Any) -> Any:
+        return np.round(value) if value.dtype.kind == "f" else None
+
+
+@pytest.mark.parametrize(("arithmetic", "own"), [("int8", True), ("", False)])
+def test_an_operator_of_a_target_of_integers_is_given_the_baselines_own_tensor(
+    arithmetic: str, own: bool, tmp_path: Path
+) -> None:
+    """Not what was computed of coarse ones before."""
+    given: list[Any] = []
+
+    def root(x: Any) -> Any:
+        given.append(np.array(x))
+        return np.sqrt(x)
+
+    subject = subject_of(Engine(chain()), Coarse(chain(root=root), arithmetic=arithmetic))
+    given.clear()
+    with alone_of(subject, tmp_path) as alone:
+        assert alone.method == "isolated"
+    true, held = np.float32(3) * X, np.float32(3) * np.round(X)
+    assert [any(np.array_equal(one, expected) for one in given) for expected in (true, held)] == [own, not own]
