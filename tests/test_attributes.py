@@ -341,3 +341,18 @@ def test_what_an_ir_is_told_otherwise_than_its_source_is_no_coarse_type(
     first = report.explanation.culprits[0]
     assert first.cause == cause
     assert not name or (str(first.evidence["name"]).startswith(name) and first.evidence["left"] < 0.05)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_flag_of_a_fused_attention_is_told_beside_one_that_is_written_out(causal: bool, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    there = "h @ h.transpose(-1, -2) / h.shape[-1] ** 0.5"
+    mask = ".masked_fill(torch.ones(6, 6, dtype=torch.bool).triu(1), float('-inf'))"
+    first, *_ = blame_modules(
+        tmp_path, f"F.scaled_dot_product_attention(*[h[None, None]] * 3, is_causal={causal})[0, 0]",
+        f"({there}){'' if causal else mask}.softmax(-1) @ h",
+    )  # fmt: skip
+    name, base, target = told(first)
+    assert (name.split(" (")[0], base, target, first.evidence["left"] < 1e-3) == (
+        "is_causal", str(causal), str(not causal), True
+    )

@@ -5,6 +5,7 @@ A beta, a limit, an epsilon, a number of groups: what two operators are told oth
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,8 +21,8 @@ from .operators import MOVE, plain_type
 from .undo import LEFT, Case, list_source_names, make_exact_evaluator, measure_left_of, run_with
 
 __all__ = [
-    "Told", "find_flattened", "find_guilty_attributes", "find_other_settings", "find_untold_attributes",
-    "list_other_attributes",
+    "Told", "find_flattened", "find_guilty_attributes", "find_other_settings", "find_turned_flag",
+    "find_untold_attributes", "list_other_attributes",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -142,6 +143,22 @@ def find_other_settings(case: Case) -> dict[str, Any]:
     told |= {key: (ours.get(key), others.get(key)) for key in sorted(ours.keys() ^ others.keys())}
     found = find_guilty_attributes(case, paths[0], told)
     return {**found, "name": f"{found['name']} ({mine.op_type} {paths[0]})"} if found.get("left") is not None else {}
+
+
+def find_turned_flag(case: Case, most: float) -> dict[str, Any]:
+    """Return a flag of an operator of the region with which turned the baseline's makes what the target gave by other
+    operators, up to a part of the error, as an attention that looks back only; {} where none does."""
+    baseline = case.subject.operators()[0]
+    flags = (
+        (meta, key, value) for meta in case.subject.region_of.get(case.name, ())
+        for key, value in getattr(baseline.operator(meta.name), "attributes", {}).items() if isinstance(value, bool)
+    )  # fmt: skip
+    for meta, key, value in itertools.islice(flags, _TRIED):
+        left = _measure_left(case, meta.name, {key: not value})
+        if left is not None and left <= most:
+            told = _describe({key: (value, not value)})
+            return {**told, "name": f"{key} ({meta.op_type} {meta.name})", "left": left}
+    return {}
 
 
 def find_untold_attributes(case: Case, most: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..reasons import say
 from ..records import Culprit
-from .attributes import find_other_settings, find_untold_attributes
+from .attributes import find_other_settings, find_turned_flag, find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
 from .operators import plain_type
@@ -61,7 +61,7 @@ def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work)
     if case is None or "count" in culprit.evidence:
         return culprit
     if other or "ours" in culprit.evidence:
-        told = find_other_settings(case) or _find_folded(case)
+        told = find_other_settings(case) or _find_folded(case) or find_turned_flag(case, find_most_left(case))
         return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
     told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
     told = told or find_untold_attributes(case, find_most_left(case))
