@@ -209,10 +209,10 @@ def _measure_left(case: Case, name: str, attributes: Mapping[str, Any]) -> float
         read = {source: case.given(source) for source in case.subject.sources(case.name)}
         put = {source: value for source, value in read.items() if value is not None}
         inside = name not in case.subject.meta_of  # a module, that may compute by other operators then
-        plain, other = run_with(case, put), run_with(case, put, told={name: attributes}, every=inside)
+        other = run_with(case, put, told={name: attributes}, every=inside)
         last = [value for key, value in other.items() if inside and key.startswith(f"{name}/")]
         last = [value for value in last if value.shape == case.wrong.shape]
-        plain, got = plain.get(case.name), last[-1] if last else other.get(case.name)
+        plain, got = run_with(case, put).get(case.name), last[-1] if last else other.get(case.name)
     else:
         return None
     if plain is None or got is None or not plain.shape == got.shape == case.wrong.shape:

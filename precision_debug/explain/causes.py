@@ -420,8 +420,8 @@ def _cause_born_there(one: _Operator) -> Told | None:
     reaches = REACH_FURTHER - SQUARE_NOTHING
     if one.narrow not in WIDE and one.largest_input > one.limit:
         largest = one.largest_input
-        infinite = round_values(np.full(1, np.inf, np.float32), dtype_of(one.narrow))  # NaN where the type has none
-        become = "NaN" if np.isnan(infinite).any() else "Inf"
+        beyond = round_values(np.full(1, np.inf, np.float32), dtype_of(one.narrow))  # NaN where the type has no Inf
+        become = "NaN" if np.isnan(beyond).any() else "Inf"
         return "range_inside", {"largest": largest, "limit": one.limit, "read": largest, "become": become}
     if one.narrow not in WIDE and one.types & reaches:
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}

@@ -100,7 +100,8 @@ def _find_differing(squares: Array, left: float) -> Array:
     among = np.sort(squares.ravel()[sizes == there])
     agreeing = int(np.searchsorted(np.cumsum(among), most - (sums[there - 1] if there else 0.0), side="right"))
     differs = sizes >= there if not agreeing else squares.ravel() > among[agreeing - 1]
-    return differs.reshape(squares.shape)
+    found: Array = differs.reshape(squares.shape)
+    return found
 
 
 _DIGITS_DROPPED = 46

@@ -206,8 +206,10 @@ def _residual_sentence(culprit: Culprit, who: Text) -> Text:
 def _make_the_error(report: Report, culprit: Culprit) -> bool:
     """Return whether all measured errors, put into the baseline, come to what the output is off by: where one operator
     changes what another reads, as two cuts in a row, they do not, and say nothing of its parts."""
-    whole, off = culprit.with_all, report.explanation.actual if report.explanation is not None else None
-    return whole is None or not off or culprit.at != report.explanation.at or off / LITTLE <= whole <= off * LITTLE
+    told, whole = report.explanation, culprit.with_all
+    if told is None or whole is None or not told.actual or culprit.at != told.at:
+        return True
+    return told.actual / LITTLE <= whole <= told.actual * LITTLE
 
 
 def _minor_culprit_sentence(report: Report, culprit: Culprit) -> Text | None:
