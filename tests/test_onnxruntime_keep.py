@@ -251,3 +251,12 @@ def test_a_set_that_cannot_run_fails_by_itself_once_another_ran(tmp_path: Path) 
     found = trials.run(["nobody"], [sample])
     assert not found.passes
     assert "nobody" in found.text
+    assert trials.unseen is None
+    right = pytest.importorskip("onnxruntime").InferenceSession(str(path)).run([y], graph.feeds)[0]
+    held = [sample, Sample(feeds=graph.feeds, target_feeds=graph.feeds, values={y: right})]
+    opened = trials.opened
+    assert not trials.run([], [sample], unseen=held).passes
+    assert trials.opened == opened + 1  # an engine that takes minutes to build is not built again to be checked
+    assert trials.unseen is not None
+    assert trials.unseen.errors[0] is None  # of another shape
+    assert trials.unseen.errors[1] == pytest.approx(0.0084, rel=0.5)

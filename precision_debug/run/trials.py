@@ -63,6 +63,7 @@ class Trials:
         self.opening = dataclasses.replace(opening, spec=spec)
         self.keeping, self.criterion, self.feeds, self.folder = keeping, criterion, feeds, folder
         self.opened, self.ran = 0, ran
+        self.unseen: Evaluation | None = None
 
     @property
     def mode(self) -> str:
@@ -86,7 +87,7 @@ class Trials:
 
     def run(
         self, keys: Sequence[str], samples: Sequence[Sample], *, timed: bool = True, beside: Session | None = None,
-        rough: bool = False, weighed: bool = False,
+        rough: bool = False, weighed: bool = False, unseen: Sequence[Sample] = (),
     ) -> Evaluation:  # fmt: skip
         """Run the target with these keys kept, and evaluate it.
 
@@ -94,8 +95,9 @@ class Trials:
 
         timed: a few runs more tell the milliseconds of one. beside: the target with nothing kept, which takes turns
         with it, so that it is known how many times as long a run takes. weighed: the bytes are told too where that
-        takes saving a model."""
-        begun = time.monotonic()
+        takes saving a model. unseen: further samples that are run in the same session, since an engine takes long to
+        build; ``self.unseen`` is what came of them."""
+        begun, self.unseen = time.monotonic(), None
         try:
             self.opened += 1
             options = {**self.keeping(keys), **(self.roughly if rough else {})}
@@ -108,6 +110,8 @@ class Trials:
                     slower=None if beside is None else _compare_times(session, beside, samples[0]),
                     obeyed=tuple(getattr(session, "obeyed", tuple)()), bytes=_weigh(saved[size]),
                 )  # fmt: skip
+                if unseen:
+                    self.unseen = self._evaluate(session, unseen, keys, self.mode, saved[self._saving])
             self.ran = True
         except PrecisionDebugError as error:
             if isinstance(error, (BackendUnavailable, UsageError)) and not self.ran:

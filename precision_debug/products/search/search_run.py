@@ -204,8 +204,12 @@ class _Search:
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
             rough = is_rough(what)
-            found = trials.run(keys, samples, rough=rough, timed=not rough, weighed=what == TRADE)
+            costly = bool(self.keep.simulation) and mode == self.spec.run_mode and is_counted(what)
+            found = trials.run(keys, samples, rough=rough, timed=not rough, weighed=what == TRADE,
+                               unseen=self.unseen.now if costly else ())  # fmt: skip
             self.known.end(found, what)
+            if trials.unseen is not None:
+                self.known.end(trials.unseen, self._checking)
         if (trials.mode, keys, what) not in self.told:
             self.told.add((trials.mode, keys, what))
             self.tried += is_counted(what)
