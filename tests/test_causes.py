@@ -35,7 +35,7 @@ def culprit(code: str, **changes: Any) -> Culprit:
 @pytest.mark.parametrize("code", sorted(CAUSES))
 def test_its_words_use_evidence_that_it_has(code: str) -> None:
     cause = CAUSES[code]
-    wordings = [*([cause.why] if cause.why else []), *cause.instead.values()]
+    wordings = [*([cause.why] if cause.why else []), *cause.instead.values(), *cause.behind.values()]
     for wording in (*wordings, *([cause.sentence] if cause.sentence else [])):
         assert arguments_of(wording.en) == arguments_of(wording.zh)
         assert arguments_of(wording.en) <= {*cause.evidence, "what", "name", "why"}
@@ -56,6 +56,7 @@ def test_its_evidence_is_typed(code: str) -> None:
         without = {key: one for key, one in given.items() if key != name}
         wording = cause.wording(without)
         shown = wording is not None and name in arguments_of(wording.en)
+        shown |= any(name in arguments_of(one.en) for key, one in cause.behind.items() if key in without)
         assert cause.misfits(without) == ([name] if shown else [])
         if kind is not Kind.ANY:
             assert cause.misfits({**given, name: object()}) == [name]

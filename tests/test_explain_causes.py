@@ -19,7 +19,6 @@ from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
 from precision_debug.explain.causes import _cause_born_there, _find_vanished_constant, find_cause
 from precision_debug.explain.explain_run import find_differing_inputs
-from precision_debug.explain.files import _find_first_difference
 from precision_debug.explain.grid import _find_saturation, find_outlier
 from precision_debug.explain.introduced import (
     Alone,
@@ -29,6 +28,7 @@ from precision_debug.explain.introduced import (
     replay_operators,
     run_alone,
 )
+from precision_debug.explain.moved import find_first_difference
 from precision_debug.explain.operator_facts import constants_of, count_terms
 from precision_debug.explain.regions import with_stretches
 from precision_debug.explain.work import Work
@@ -241,7 +241,7 @@ def test_one_number_of_an_array_is_not_told_as_the_array() -> None:
     other = whole.copy()
     other[1] *= 2
     for base, target, place in ((whole, other, [1, 0]), (whole[:1, 1:2], other[1:, 1:2], [])):
-        found = _find_first_difference("w", base, target)
+        found = find_first_difference("w", base, target)
         told = CAUSES["files_differ"].wording(found)
         assert found["at"] == place
         assert told is not None

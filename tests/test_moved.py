@@ -74,6 +74,16 @@ def test_exchanged_layers_are_each_others_in_execution_order(tmp_path: Path) -> 
         assert f"{other}.{name}" in one.evidence["target"]
 
 
+def test_constants_that_only_together_take_an_error_away_are_told_together(tmp_path: Path) -> None:
+    """A weight and a bias that both are others: with either alone put back much is left, with both nothing is."""
+    first, *_ = _culprits(tmp_path, "moved")
+    told = {str(first.evidence["name"]), str(first.evidence["others"]).strip("`")}
+    assert told == {"1.weight", "1.bias"}
+    assert first.evidence["left"] < 1e-3 < 0.05 < first.evidence["alone"]
+    (turned,) = _culprits(tmp_path, "turned")
+    assert "others" not in turned.evidence, "one constant that makes it all is told alone"
+
+
 def test_an_order_is_told_with_its_axis(tmp_path: Path) -> None:
     (one,) = _culprits(tmp_path, "turned")
     assert "axis 1" in one.evidence["target"]

@@ -195,9 +195,9 @@ def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str,
      (np.bool_(True), np.bool_(False), (True, False)), (np.float32(0.5), np.float32(0.25), (0.5, 0.25))],
 )  # fmt: skip
 def test_an_element_that_differs_between_two_files_is_told_as_it_is(first: Any, second: Any, found: Any) -> None:
-    from precision_debug.explain.files import _find_first_difference
+    from precision_debug.explain.moved import find_first_difference
 
-    told = _find_first_difference("ids", np.array([first, first]), np.array([first, second]))
+    told = find_first_difference("ids", np.array([first, first]), np.array([first, second]))
     assert (told["base"], told["target"], told["at"]) == (*found, [1])
 
 
@@ -279,7 +279,8 @@ def test_what_passes_through_float8_is_held_in_float8(tmp_path: Path) -> None:
 
 
 def test_two_large_weights_are_held_against_each_other_without_a_copy_of_either() -> None:
-    from precision_debug.explain.files import _find_first_difference, _find_rounded
+    from precision_debug.explain.files import _find_rounded
+    from precision_debug.explain.moved import find_first_difference
     from precision_debug.numbers.blocks import measure_norm
 
     first = np.random.default_rng(0).normal(size=(2048, 1024)).astype(np.float32)
@@ -288,7 +289,7 @@ def test_two_large_weights_are_held_against_each_other_without_a_copy_of_either(
     third[1500, 7] += 1
     tracemalloc.start()
     norms = measure_norm(second, first), measure_norm(first.T)
-    told, rounded = _find_first_difference("w", first, third), _find_rounded("w", first, second)
+    told, rounded = find_first_difference("w", first, third), _find_rounded("w", first, second)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < first.nbytes / 2
@@ -470,6 +471,31 @@ def test_weights_in_float8_are_told_by_their_scale(scale: float, why: str, tmp_p
         step = 2.0**-9  # below 2 ** -6
         assert told["used"] == np.rint(w.max() / step) - np.rint(w.min() / step)
         assert told["fits"] == pytest.approx(abs(w).max() / 448)
+
+
+@pytest.mark.parametrize("types", [("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e4m3fn")])
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
+def test_a_constant_in_another_narrow_type_is_told_with_both(types: tuple[str, str], mode: str, tmp_path: Path) -> None:
+    """Exchanged as the other file holds it: of what e4m3 has, e5m2 has no number. An engine that folds the cast reads
+    what the file reads."""
+
+    def build(kind: str) -> Graph:
+        g = Graph(seed=3, opset=19)
+        w = (g.random.normal(size=(32, 24)) / 6).astype(np.float32).astype(getattr(ml_dtypes, kind))
+        x = g.input("x", g.random.normal(size=(8, 32)).astype(np.float32))
+        w = g.op("Cast", [g.weight("w8", w)], "w", to=TensorProto.FLOAT)
+        g.op("Relu", [g.op("MatMul", [x, w], "h")], "y")
+        return g
+
+    base, other = (build(kind).save(tmp_path / f"{kind}.onnx", ["y"]) for kind in types)
+    report = precision_debug.compare(
+        other, baseline_model=str(base), run_mode=mode, baseline="ort_fp32", inputs=build(types[0]).feeds
+    )
+    assert report.explanation is not None
+    (only,) = report.explanation.culprits
+    assert (only.cause, only.evidence["name"].partition(" ")[0]) == ("files_differ", "w8")
+    assert (only.evidence["held"], only.evidence["held_there"]) == types
+    assert only.evidence["left"] < 1e-4
 
 
 @pytest.mark.parametrize(

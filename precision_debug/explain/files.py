@@ -20,12 +20,14 @@ from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .attributes import find_flattened, find_guilty_attributes, list_other_attributes
+from .exchanged import find_most_left
 from .introduced import Alone
-from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches
+from .moved import find_first_difference, find_transposition
+from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches, list_fixed
 from .operators import MOVE, plain_type
 from .subject import Subject, find_converted_type, list_between, list_made_of
 from .undo import LEFT, Case, measure_left_of, measure_left_when
-from .units import BEYOND, NARROW, unit_of
+from .units import BEYOND, NARROW, is_of_few_bits, unit_of
 
 __all__ = [
     "find_file_difference", "find_narrower_constants", "find_other_operator", "find_other_shapes", "find_other_weight",
@@ -166,12 +168,20 @@ def _find_removed_activation(subject: Subject, name: str, case: Case | None) -> 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
     """A constant that one side's operator reads in the place of the other's: their names and values, the target's with
-    its axes in the baseline's order."""
+    its axes in the baseline's order. held: the types that the files hold it in, where they are not the arrays'."""
 
     key: str
     base: Array
     other: str
     target: Array
+    held: tuple[str, str] = ("", "")
+
+    @property
+    def types(self) -> Evidence:
+        """The types that it is held in, as evidence; {} unless these are two floats of few bits."""
+        types = [held or array.dtype.name for held, array in zip(self.held, (self.base, self.target), strict=True)]
+        apart = types[0] != types[1] and all(map(is_of_few_bits, types))
+        return {"held": types[0], "held_there": types[1]} if apart else {}
 
 
 def _compare_region_constants(
@@ -222,26 +232,48 @@ def _list_forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
 
 
 def _exchange_constants(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
-    """Return the constant that makes the operator's error, by exchanging it between the files, alone or with all
-    others. Where that cannot be run, the first constant that differs; {} where none differs, or none makes the
-    error."""
-    told = [(pair, found) for pair in pairs if (found := _find_first_difference(pair.key, pair.base, pair.target))]
+    """Return the constant that makes the operator's error, by exchanging it between the files, with those that have to
+    be exchanged, too. Where that cannot be run, the first constant that differs; {} where none differs, or none makes
+    the error."""
+    told = [(pair, found) for pair in pairs if (found := find_first_difference(pair.key, pair.base, pair.target))]
     if not told:
         return {}
-    best, first = None, told[0]
+    best: float | None = None
+    others, (pair, found) = dict[str, Any](), told[0]
     if case is not None:
-        lefts = [(measure_left_when(case, {pair.key: pair.target}), pair, found) for pair, found in told]
-        known = [(left, pair, found) for left, pair, found in lefts if left is not None]
+        lefts = [measure_left_when(case, {pair.key: pair.target}) for pair, _ in told]
+        known = sorted((left, place) for place, left in enumerate(lefts) if left is not None)
         if known:
-            best, *first = min(known, key=lambda one: one[0])  # type: ignore[assignment]
-            every = measure_left_when(case, {pair.key: pair.target for pair, _ in told})
-            if best > LEFT and (every is None or every > LEFT):
-                case.refuted["files_differ"] = best
+            alone, place = known[0]
+            pair, found = told[place]
+            best, more = _find_few_constants(case, [(left, told[place][0]) for left, place in known])
+            if best > LEFT:
+                case.refuted["files_differ"] = alone
                 return {}
-            best = min(best, every if every is not None else best)
-    pair, found = first
-    found = {**found, "name": _name_constant(pair.key, pair.other)}
+            others = {"others": ", ".join(f"`{one.key}`" for one in more), "alone": alone} if more else {}
+    found = {**found, "name": _name_constant(pair.key, pair.other), **pair.types, **others}
     return found if best is None else {**found, "left": best}
+
+
+def _find_few_constants(case: Case, ranked: Sequence[tuple[float, _Pair]]) -> tuple[float, list[_Pair]]:
+    """Return what is left with the fewest of these exchanged that take the error away, and those of them besides the
+    first: each takes half of the square that those before it leave, until rounding is left; all, where only that does.
+    ranked: what each alone leaves, least first."""
+    (left, first), *waiting = ranked
+    few, usual = {first.key: first.target}, find_most_left(case)
+    more = list[_Pair]()
+    for _, pair in waiting:
+        if left <= usual:
+            return left, more
+        further = measure_left_when(case, {**few, pair.key: pair.target})
+        if further is not None and further <= LEFT * left:
+            left, few[pair.key] = further, pair.target
+            more.append(pair)
+    if left > LEFT and len(waiting) > len(more):
+        every = measure_left_when(case, {pair.key: pair.target for _, pair in ranked})
+        if every is not None and every <= LEFT:
+            return every, [pair for _, pair in waiting]
+    return left, more
 
 
 def _prove_constant(case: Case, pairs: Sequence[_Pair]) -> Evidence:
@@ -291,7 +323,7 @@ def _find_difference_beside_rounding(baseline: Replacer, target: Replacer, row: 
             continue
         held_exactly = b.ndim < 2  # norms and biases are not quantised
         far = held_exactly or measure_norm(t, b) > _NO_ROUNDING * measure_norm(b)
-        if far and (told := _find_first_difference(key, b, t)):
+        if far and (told := find_first_difference(key, b, t)):
             at = np.unravel_index(int(np.argmax(np.abs(t - b))), b.shape)  # elsewhere it may be the same by chance
             where = {"at": [int(one) for one in at], "base": float(b[at]), "target": float(t[at])}
             return {**told, **where} if told["at"] else told
@@ -333,7 +365,17 @@ def _is_same_place(subject: Subject, meta: TensorMeta, name: str, held: tuple[Op
     if meta.inputs:
         return _reads_the_same(subject, meta) or bool(held and held[0].reads and held[0].reads == held[1].reads)
     readers = [one for one in subject.region_of.get(name, ()) if meta.name in one.inputs]
-    return not readers or any(_reads_the_same(subject, one) for one in readers)
+    return not readers or any(_reads_the_same(subject, one) or _reads_alike(subject, one) for one in readers)
+
+
+def _reads_alike(subject: Subject, meta: TensorMeta) -> bool:
+    """Return whether both files' operators of a tensor read the same, whatever an engine folded before it."""
+    there = subject.operators()[1]
+    sides = _operators_in_files(subject, meta, meta.name) or (
+        subject.operators()[0].operator(meta.name), there.operator(meta.name) if there is not None else None
+    )  # fmt: skip
+    reads = [one.reads for one in sides if one is not None]
+    return len(reads) == 2 and bool(reads[0]) and reads[0] == reads[1]
 
 
 def _find_operator_before_constant(
@@ -489,6 +531,7 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
     gone = [name for name in meta.inputs if name not in subject.row_of]
     # what the target's file no longer has may be folded into something else, but not where it reads some of the rest
     fewer = bool(mapped) and {*mapped} < {*meta.inputs} and theirs.op_type == meta.op_type
+    fewer = fewer and not {*meta.inputs} - {*mapped} <= list_fixed(subject)
     if mapped == tuple(meta.inputs) or (gone and not fewer):
         return {}
     return {"what": say("an_input"), "name": meta.name, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
@@ -576,7 +619,7 @@ def _find_other_constant(mine: Operator, theirs: Operator) -> Evidence:
     for key, array in apart.items():
         one = next((one for one in spare if one.shape == array.shape), None)
         if one is not None:
-            return _find_first_difference(key, array, one)
+            return find_first_difference(key, array, one)
     return {}
 
 
@@ -675,66 +718,12 @@ def _compare_operators(
         b, t = np.asarray(first), np.asarray(second)
         t = t.reshape(b.shape) if b.size == t.size == 1 else t  # one number, which exporters write as [] or as [1]
         if b.shape != t.shape:
-            turned = _find_transposition(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
+            turned = find_transposition(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
             what = {"what": say("a_constant"), "name": _name_constant(key, other)}
             return turned or {**what, "base": f"shape {list(b.shape)}", "target": f"shape {list(t.shape)}"}
-        pairs.append(_Pair(key=key, base=b, other=other, target=t))
+        held = mine.narrowed.get(key, ""), theirs.narrowed.get(other, "")
+        pairs.append(_Pair(key=key, base=b, other=other, target=t, held=held))
     return _exchange_constants(case, pairs) or compare_places(mine, theirs, name)
-
-
-def _find_transposition(key: str, b: Array, t: Array) -> Evidence:
-    """That one array is the other with its axes in another order; {} where it is not, or where both are the same so."""
-    for order in itertools.permutations(range(b.ndim)) if 2 <= b.ndim <= 4 and b.size == t.size else ():
-        turned = b.transpose(order)
-        if list(order) == sorted(order) or turned.shape != t.shape or not np.allclose(t, turned, rtol=2e-3, atol=1e-6):
-            continue
-        return {
-            "what": say("a_constant"), "name": key, "count": int((b != t).sum()) if b.shape == t.shape else b.size,
-            "elements": int(b.size), "at": [], "base": f"shape {list(b.shape)}",
-            "target": f"transposed (axes {', '.join(map(str, order))})",
-        }  # fmt: skip
-    return {}
-
-
-def _find_first_difference(key: str, b: Array, t: Array) -> Evidence:
-    """Return the first element that two arrays of one shape do not share, or their types, where these read the same
-    bytes otherwise; {} where they are the same, or rounded."""
-    types = b.dtype.name, t.dtype.name
-    if types[0] != types[1] and b.dtype.itemsize == t.dtype.itemsize and b.tobytes() == t.tobytes():
-        same = np.array_equal(b.astype(np.float64), t.astype(np.float64), equal_nan=True)
-        return {} if same else {"what": say("a_constant"), "name": key, "base": types[0], "target": types[1]}
-    b, t = (one.astype(np.float32) if one.dtype.kind == "V" else one for one in (b, t))  # types of few bits
-    floats, count, place = b.dtype.kind == "f" and t.dtype.kind == "f", 0, 0
-    if floats:
-        count, place = _count_apart(b, t)
-    elif (apart := np.asarray(b != t)).any():
-        count, place = int(apart.sum()), int(np.argmax(apart))
-    if not count:
-        return {}
-    if floats and (turned := _find_transposition(key, b, t)):
-        return turned
-    at = tuple(int(i) for i in np.unravel_index(place, b.shape)) if b.ndim else ()
-    equal = (np.isclose(ours, theirs, rtol=0, atol=0, equal_nan=True) for _, (ours, theirs) in iterate_blocks(b, t))
-    every = int(b.size) - sum(map(np.count_nonzero, equal)) if floats else count
-    return {
-        "what": say("a_constant"), "name": key, "count": every, "elements": int(b.size),
-        "at": list(at) if b.size > 1 else [], **({"beyond": count} if count < every else {}),
-        "base": np.asarray(b[at]).item(), "target": np.asarray(t[at]).item(),
-    }  # fmt: skip
-
-
-def _count_apart(b: Array, t: Array) -> tuple[int, int]:
-    """Return how many elements of two arrays of floats are apart by more than rounding, and the place of the first."""
-    sizes = [np.abs(block).max() for _, (block,) in iterate_blocks(b)]
-    least = 1e-6 * float(np.max(sizes)) if sizes else 0.0
-    count, place = 0, 0
-    for first, blocks in iterate_blocks(b, t):
-        ours, theirs = (block.astype(np.float64) for block in blocks)
-        apart = ~np.isclose(theirs, ours, rtol=2e-3, atol=least, equal_nan=True)
-        if not count and apart.any():
-            place = first + int(np.argmax(apart))
-        count += int(np.count_nonzero(apart))
-    return count, place
 
 
 # Operators that give another shape than the baseline's, of the same inputs: no error can be carried from them.

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from .files import find_file_difference
+from .operator_facts import list_fixed
 from .subject import Subject
 from .undo import Case
 
@@ -27,9 +28,6 @@ def find_constant_behind(case: Case) -> dict[str, Any]:
 def _without_what_is_fixed(subject: Subject, name: str) -> Subject | None:
     """Return the same with rows that no input of the model reaches, but this one, taken as parts of what reads them;
     None where there are none."""
-    fixed = set[str]()
-    for meta in subject.tensors:
-        if meta.op_type != "Input" and fixed.issuperset(meta.inputs):
-            fixed.add(meta.name)
-    inner = frozenset(row.name for row in subject.rows if row.name in fixed - {name})
+    fixed = list_fixed(subject) - {name}
+    inner = frozenset(row.name for row in subject.rows if row.name in fixed)
     return dataclasses.replace(subject, inner=inner) if inner else None

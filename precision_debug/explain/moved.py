@@ -1,5 +1,5 @@
-"""Where a constant that two files do not share stands in the baseline: at another place, or here in another order or
-size.
+"""What a constant that two files do not share has otherwise, and where it stands in the baseline: at another place, or
+here in another order or size.
 
 A converter that exchanges layers, heads or experts changes no number: the other file has each constant, too.
 """
@@ -7,27 +7,86 @@ A converter that exchanges layers, heads or experts changes no number: the other
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..numbers.blocks import iterate_blocks
 from ..onnx.types import shorten_floats
-from ..pairing.reordered import find_order, iterate_blocks
+from ..pairing.reordered import find_order
+from ..pairing.reordered import iterate_blocks as iterate_runs
 from ..reasons import say
 from ..records import Culprit, Explanation, Operator
 from .subject import Subject
 
-__all__ = ["pair_parameters", "with_moved_constants"]
+__all__ = ["find_first_difference", "find_transposition", "pair_parameters", "with_moved_constants"]
 
 Array = np.ndarray[Any, Any]
+Evidence = dict[str, Any]
 
 _SAMPLED = 64
 """Elements by which arrays and parts of them are looked up before they are compared, so that none is copied."""
 
 _TOLD = 6
 """Places of an order that are told."""
+
+
+def find_transposition(key: str, b: Array, t: Array) -> Evidence:
+    """That one array is the other with its axes in another order; {} where it is not, or where both are the same so."""
+    for order in itertools.permutations(range(b.ndim)) if 2 <= b.ndim <= 4 and b.size == t.size else ():
+        turned = b.transpose(order)
+        if list(order) == sorted(order) or turned.shape != t.shape or not np.allclose(t, turned, rtol=2e-3, atol=1e-6):
+            continue
+        return {
+            "what": say("a_constant"), "name": key, "count": int((b != t).sum()) if b.shape == t.shape else b.size,
+            "elements": int(b.size), "at": [], "base": f"shape {list(b.shape)}",
+            "target": f"transposed (axes {', '.join(map(str, order))})",
+        }  # fmt: skip
+    return {}
+
+
+def find_first_difference(key: str, b: Array, t: Array) -> Evidence:
+    """Return the first element that two arrays of one shape do not share, or their types, where these read the same
+    bytes otherwise; {} where they are the same, or rounded."""
+    types = b.dtype.name, t.dtype.name
+    if types[0] != types[1] and b.dtype.itemsize == t.dtype.itemsize and b.tobytes() == t.tobytes():
+        same = np.array_equal(b.astype(np.float64), t.astype(np.float64), equal_nan=True)
+        return {} if same else {"what": say("a_constant"), "name": key, "base": types[0], "target": types[1]}
+    b, t = (one.astype(np.float32) if one.dtype.kind == "V" else one for one in (b, t))  # types of few bits
+    floats, count, place = b.dtype.kind == "f" and t.dtype.kind == "f", 0, 0
+    if floats:
+        count, place = _count_apart(b, t)
+    elif (apart := np.asarray(b != t)).any():
+        count, place = int(apart.sum()), int(np.argmax(apart))
+    if not count:
+        return {}
+    if floats and (turned := find_transposition(key, b, t)):
+        return turned
+    at = tuple(int(i) for i in np.unravel_index(place, b.shape)) if b.ndim else ()
+    equal = (np.isclose(ours, theirs, rtol=0, atol=0, equal_nan=True) for _, (ours, theirs) in iterate_blocks(b, t))
+    every = int(b.size) - sum(map(np.count_nonzero, equal)) if floats else count
+    return {
+        "what": say("a_constant"), "name": key, "count": every, "elements": int(b.size),
+        "at": list(at) if b.size > 1 else [], **({"beyond": count} if count < every else {}),
+        "base": np.asarray(b[at]).item(), "target": np.asarray(t[at]).item(),
+    }  # fmt: skip
+
+
+def _count_apart(b: Array, t: Array) -> tuple[int, int]:
+    """Return how many elements of two arrays of floats are apart by more than rounding, and the place of the first."""
+    sizes = [np.abs(block).max() for _, (block,) in iterate_blocks(b)]
+    least = 1e-6 * float(np.max(sizes)) if sizes else 0.0
+    count, place = 0, 0
+    for first, blocks in iterate_blocks(b, t):
+        ours, theirs = (block.astype(np.float64) for block in blocks)
+        apart = ~np.isclose(theirs, ours, rtol=2e-3, atol=least, equal_nan=True)
+        if not count and apart.any():
+            place = first + int(np.argmax(apart))
+        count += int(np.count_nonzero(apart))
+    return count, place
 
 
 def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanation:
@@ -46,7 +105,7 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
             continue
         if (found := find_order(base, target)) is not None:
             axis, order = found
-            *_, blocks = tuple(order), *iterate_blocks(np.array(order))  # the gates of a recurrent layer
+            *_, blocks = tuple(order), *iterate_runs(np.array(order))  # the gates of a recurrent layer
             shown = ", ".join(map(str, blocks[:_TOLD])) + (", …" if len(blocks) > _TOLD else "")
             told = say("in_other_order", value=_shorten(one), axis=axis, order=shown)
             if (size := len(order) // len(blocks)) > 1:

@@ -73,6 +73,15 @@ def operators_of(subject: Subject, name: str) -> tuple[TensorMeta, ...]:
     return tuple(meta for meta in region if meta.name not in subject.carried) or region
 
 
+def list_fixed(subject: Subject) -> set[str]:
+    """Return the baseline's tensors that no input of the model reaches."""
+    fixed = set[str]()
+    for meta in subject.tensors:
+        if meta.op_type != "Input" and fixed.issuperset(meta.inputs):
+            fixed.add(meta.name)
+    return fixed
+
+
 def find_acting_type(subject: Subject, name: str) -> str:
     """Return the operator of a region that gives its result, what only moves that about, or chooses among it, left out;
     where others compute before one that is no sum, all of few."""

@@ -24,9 +24,9 @@ from ..records import TensorMeta
 from .forms import find_form
 from .held_constants import find_held_constant, has_one_scale
 from .introduced import Alone
-from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
+from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, list_fixed, narrow_type, parameters_of
 from .subject import Subject
-from .units import find_lost_digits, largest_of, normal_of, smallest_of, steps_of, unit_of
+from .units import find_lost_digits, is_of_few_bits, largest_of, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
     "EXPERIMENTS",
@@ -749,7 +749,9 @@ def make_exact_evaluator(
                 continue
             if name in operators.constants:
                 constant = np.asarray(operators.constants[name])
-                values[name] = changed[name].astype(constant.dtype) if name in changed else constant
+                other = changed.get(name, constant)
+                few = all(is_of_few_bits(one.dtype.name) for one in (constant, other))  # each has numbers of its own
+                values[name] = other if few else other.astype(constant.dtype)
                 continue
             if name in ends:
                 given = changed.get(ends[name], case.given(ends[name]))
@@ -784,7 +786,9 @@ def list_source_names(subject: Subject) -> Mapping[str, str]:
 
 def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
     """Of an operator of one tensor and constants in any framework, or of two constants alone."""
-    sources, constants = [*case.subject.sources(case.name)], {**case.constants}
+    constants = {**case.constants}
+    subject, fixed = case.subject, list_fixed(case.subject)  # a view of a constant is that constant's
+    sources = [one for one in subject.sources(case.name) if one not in fixed or not subject.only_moves(one)]
     given = case.given(sources[0]) if len(sources) == 1 else None
     if not sources and len(constants) == 2:
         sources = [min(constants, key=lambda key: constants[key].ndim)]

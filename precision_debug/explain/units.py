@@ -34,6 +34,7 @@ __all__ = [
     "find_rounded_off",
     "held_type",
     "is_mended",
+    "is_of_few_bits",
     "is_suspicious",
     "largest_of",
     "model_unit",
@@ -95,6 +96,11 @@ def bits_of(held_as: str) -> int:
     """Return bits of a floating-point type's significand, the hidden one included; 0 of any other."""
     held = number_type(held_as)
     return held.bits if held is not None else 0
+
+
+def is_of_few_bits(held_as: str) -> bool:
+    """Return whether a type is a float of fewer bits than float32."""
+    return 0 < bits_of(held_as) < _FLOAT32_BITS
 
 
 def largest_of(held_as: str) -> float:

@@ -54,7 +54,8 @@ class Cause:
     operators make large, so that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a
     pass of the engine may.
     of_processor: a kernel does so on this processor, so that a pass that leads to it is not at fault.
-    instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
+    instead: what stands in the place of ``why`` where the evidence of that name is there and not empty; behind: what
+    stands behind either so.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
     "" where the error's size decides. fails_with: evidence without which the size decides after all.
     one_switch: one setting for all operators, so that the worst stands for all.
@@ -71,6 +72,7 @@ class Cause:
     do_zh: str
     why: Wording | None = None
     instead: Mapping[str, Wording] = field(default_factory=dict)
+    behind: Mapping[str, Wording] = field(default_factory=dict)
     evidence: Mapping[str, Kind] = field(default_factory=dict)
     sentence: Wording | None = None
     mended: bool = True
@@ -113,8 +115,8 @@ class Cause:
         kind."""
         kinds = {**self.evidence, **(MEASURED if self.undone is not None else {})}
         wrong = [name for name, kind in kinds.items() if name in evidence and not kind.takes(evidence[name])]
-        known = self.wording(evidence)
-        shown = arguments_of(known.en) if known is not None else frozenset()
+        known = [self.wording(evidence), *(one for key, one in self.behind.items() if evidence.get(key))]
+        shown = {name for one in known if one is not None for name in arguments_of(one.en)}
         return sorted({*wrong, *(evidence.keys() - kinds.keys()), *(shown - evidence.keys())})
 
 

@@ -125,7 +125,14 @@ CAUSES: Mapping[str, Cause] = {
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
             "beyond": _COUNT, "undone": _TEXT, "kept": _TEXT, "folded": _TEXT, "owner": _TEXT, "owner_type": _TEXT,
+            "held": _TEXT, "held_there": _TEXT, "others": _TEXT, "alone": _SHARE,
         },
+        behind={"held": Wording(
+            ", which hold it in {held} and {held_there}", "，二者分别以 {held} 与 {held_there} 保存",
+        ), "others": Wording(
+            "; it and {others} make the error together: with it alone put back {alone} of it is left",
+            "；误差由它与 {others} 共同造成：仅换回它仍剩 {alone}",
+        )},
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",
             "两个模型的 {what} `{name}` 不同：{why}。",
@@ -573,6 +580,7 @@ WORDINGS: Mapping[str, Wording] = {
     **{f"why_{code}": cause.why for code, cause in CAUSES.items() if cause.why is not None},
     **{f"undone_{code}": cause.undone for code, cause in CAUSES.items() if cause.undone is not None},
     **{f"why_{code}_{key}": one for code, cause in CAUSES.items() for key, one in cause.instead.items()},
+    **{f"why_{code}_{key}": one for code, cause in CAUSES.items() for key, one in cause.behind.items()},
     **THINGS,
 }
 """The same for the catalogue."""

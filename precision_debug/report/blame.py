@@ -620,6 +620,8 @@ def _cause_text(culprit: Culprit) -> Text:
     evidence = _format_evidence(known, culprit.evidence)
     wording = known.wording(culprit.evidence)
     en, zh = [wording_text(wording, evidence, lang) for lang in ("en", "zh")] if wording is not None else [None, None]
+    for more in (one for key, one in known.behind.items() if culprit.evidence.get(key) and en and zh):
+        en, zh = f"{en}{wording_text(more, evidence, 'en')}", f"{zh}{wording_text(more, evidence, 'zh')}"
     said = Text(known.en, known.zh) if en is None or zh is None else Text(en, zh.replace("`, `", "`、`"))
     left = culprit.evidence.get("left")
     if known.undone is None or not isinstance(left, (int, float)) or left <= HALF:
