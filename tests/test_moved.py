@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tracemalloc
 import warnings
@@ -15,6 +16,7 @@ from planted.seventeenth_onnx import CASES as NIBBLES
 import precision_debug
 from precision_debug.pairing.reordered import find_order
 from precision_debug.reasons import say
+from precision_debug.report.blame import group_by_constant, named_culprits, sentence_of
 
 WEIGHT = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
 
@@ -248,3 +250,52 @@ def test_an_operator_that_one_file_has_more_in_a_stretch_is_told(tmp_path: Path)
     first = report.explanation.culprits[0]
     assert (first.name, first.cause, first.evidence["ours"]) == ("chosen", "other_arithmetic", "Not")
     assert first.evidence["theirs"] == say("no_operator")
+    assert (first.evidence["owner"], first.evidence["seen"]) == (first.evidence["at"], first.name)
+
+
+_PARTS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, more):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.c, self.more = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4), more
+
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        return self.c(self.b(h) + h if self.more else self.b(h))
+
+
+def plain():
+    return Net(False).eval(), torch.randn(4, 8)
+
+
+def residual():
+    return Net(True).eval(), torch.randn(4, 8)
+"""
+
+
+@pytest.mark.parametrize(("base", "target", "sole"), [
+    ("plain", "residual", "the_target"), ("residual", "plain", "the_baseline"),
+])  # fmt: skip
+def test_an_error_is_told_of_the_operators_that_one_side_alone_has(
+    base: str, target: str, sole: str, tmp_path: Path
+) -> None:
+    """And of where it is compared first only behind that: an addition is missing, and the product behind it is the
+    same on both sides."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    file = tmp_path / "parts.py"
+    file.write_text(_PARTS)
+    report = precision_debug.compare(
+        f"{file}:{target}", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:{base}"
+    )
+    (only,) = named_culprits(report)
+    told = only.evidence
+    assert (told["owner"], told["sole"], told["seen"]) == ("add", say(sole), only.name)
+    sentence = sentence_of(only, report.target.precision).en
+    assert sentence.index(f"`{told['owner']}`") < sentence.index(f"`{only.name}`")
+    several = [dataclasses.replace(only, name=name, evidence={**told, "seen": name}) for name in "ab"]
+    assert group_by_constant(several) == [several], "one sentence for all that they are seen at"

@@ -96,6 +96,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         if difference and difference["what"] == say("an_operator"):  # whose bodies they are in tells why
             told = find_exchanged_operators(subject, name) if difference["name"] == name and not folded else {}
             whole = {"base": told["ours"], "target": told["theirs"]} if "ours" in told else {}
+            whole |= {key: told[key] for key in ("owner", "owner_type", "sole", "seen") if key in told}
             difference = _compare_enclosing_operators(baseline, target, mine, theirs) or {**difference, **whole}
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
@@ -589,21 +590,21 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
             waiting += one.inputs
     region = subject.region_of.get(name, ())
     converted = find_converted_type(subject)  # whose casts, there and back, are that conversion's
-    own = Counter({("Cast", one): len(between) for one in (converted, subject.meta_of[name].dtype) if converted})
-    own.update((meta.op_type, meta.dtype) for meta in region)
+    spare = Counter({("Cast", one): len(between) for one in (converted, subject.meta_of[name].dtype) if converted})
+    spare.update((meta.op_type, meta.dtype) for meta in region)
     last, more = subject.targets.get(row.target_name), list[TensorMeta]()
     for meta in (*([last] if last is not None else []), *between):  # each stands for one of the baseline's
-        if own[meta.op_type, meta.dtype]:
-            own[meta.op_type, meta.dtype] -= 1
+        if spare[meta.op_type, meta.dtype]:
+            spare[meta.op_type, meta.dtype] -= 1
         elif meta is not last and _acts(meta.op_type):
             more.append(meta)
     if len(region) > 1:  # an engine that fuses several writes operators of its own; it casts nothing that was not cast
         more = [meta for meta in more if "cast" in meta.op_type.lower()]
     if not more:
         return {}
-    read = ", ".join(sorted({*given})) or "constants"
+    read, own = (", ".join(sorted({*one})) or "constants" for one in (given, subject.sources(name)))
     told = ", ".join(f"{meta.op_type} {meta.name} ({meta.dtype})" for meta in reversed(more))
-    return {"what": say("an_input"), "name": name, "base": read, "target": f"{told} of {read}"}
+    return {"what": say("an_input"), "name": name, "base": own, "target": f"{told} of {read}"}
 
 
 def _find_other_constant(mine: Operator, theirs: Operator) -> Evidence:

@@ -100,7 +100,8 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     """Return the types of the operators that two files' stretches between the same compared tensors do not share, in
     execution order, without those that both begin or end with; {} where the types are the same, or where an engine
     wrote them anew. Where they are the same in another order, how many, or the number that one of them is told
-    otherwise. at: the first of them, the target's where the baseline has none."""
+    otherwise. at: the first of them, the target's where the baseline has none. owner, sole: the same of those that one
+    side alone has, of which the error is told, and that side; seen: what is compared behind them."""
     mine, theirs, alike = _list_own_stretches(subject, name)
     ours, others = ([one.op_type for one in side] for side in (mine, theirs))
     if not ours and not others:
@@ -115,7 +116,14 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     if apart is not None:  # the operators that one side has more make up for it
         ours, others = [apart[0], *ours], [apart[1], *others]
     named = [_join_types(side) or say("no_operator") for side in (ours, others)]
-    return {"ours": named[0], "theirs": named[1], "at": at.name}
+    found = {"ours": named[0], "theirs": named[1], "at": at.name}
+    if not one_sided or apart is not None:
+        return found
+    shown = at.name in (name, subject.row_of[name].target_name)
+    return {
+        **found, "owner": at.name, "owner_type": named[not ours], **({} if shown else {"seen": name}),
+        "sole": say("the_baseline") if ours else say("the_target"),
+    }  # fmt: skip
 
 
 def find_longer_stretches(subject: Subject, name: str) -> tuple[str, str] | None:

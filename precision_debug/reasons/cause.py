@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .reason import Wording, arguments_of
 
-__all__ = ["MEASURED", "THINGS", "Cause", "Kind"]
+__all__ = ["MEASURED", "SEEN", "THINGS", "Cause", "Kind"]
 
 
 class Kind(enum.Enum):
@@ -120,7 +120,13 @@ class Cause:
         return sorted({*wrong, *(evidence.keys() - kinds.keys()), *(shown - evidence.keys())})
 
 
+SEEN = Wording(", and its error is seen at `{seen}`", "，其误差见于 `{seen}`")
+"""Behind what is told of operators that one side alone has, where they are not compared themselves."""
+
+
 THINGS: Mapping[str, Wording] = {
+    "the_baseline": Wording("baseline", "基线"),
+    "the_target": Wording("target", "目标"),
     "a_constant": Wording("constant", "常量"),
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .cause import THINGS, Cause, Kind
+from .cause import SEEN, THINGS, Cause, Kind
 from .engine_causes import ENGINE_CAUSES
 from .quantised_causes import QUANTISED_CAUSES
 from .range_causes import RANGE_CAUSES
@@ -103,7 +103,7 @@ CAUSES: Mapping[str, Cause] = {
             "{what} {name} is {base} in the baseline's and {target} in the target's",
             "{what} {name} 在基线中为 {base}，在目标中为 {target}",
         ),
-        instead={"undone": Wording(
+        instead={"sole": Wording("only the {sole} has it", "仅{sole}有此算子"), "undone": Wording(
             "{what} {name} is {base} in the baseline's and {target} in the target's, which is undone in {undone}, but"
             " not in {kept}",
             "{what} {name} 在基线中为 {base}，在目标中为 {target}，这一差异在 {undone} 中被抵消，而在 {kept} 中没有",
@@ -125,9 +125,9 @@ CAUSES: Mapping[str, Cause] = {
         evidence={
             "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
             "beyond": _COUNT, "undone": _TEXT, "kept": _TEXT, "folded": _TEXT, "owner": _TEXT, "owner_type": _TEXT,
-            "held": _TEXT, "held_there": _TEXT, "others": _TEXT, "alone": _SHARE,
+            "sole": _WORD, "seen": _TEXT, "held": _TEXT, "held_there": _TEXT, "others": _TEXT, "alone": _SHARE,
         },
-        behind={"held": Wording(
+        behind={"seen": SEEN, "held": Wording(
             ", which hold it in {held} and {held_there}", "，二者分别以 {held} 与 {held_there} 保存",
         ), "others": Wording(
             "; it and {others} make the error together: with it alone put back {alone} of it is left",
@@ -464,9 +464,13 @@ CAUSES: Mapping[str, Cause] = {
         evidence={
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
             "at": _TEXT, "place": _WORD, "differing": _COUNT, "base_there": _TEXT, "target_there": _TEXT,
-            "relation": _WORD, "relation_there": _WORD, "within": _WORD, "left": _SHARE,
+            "relation": _WORD, "relation_there": _WORD, "within": _WORD, "left": _SHARE, "owner": _TEXT,
+            "owner_type": _TEXT, "sole": _WORD, "seen": _TEXT,
         },
-        instead={"ours": Wording(
+        behind={"seen": SEEN},
+        instead={"sole": Wording(
+            "the target computes something else: only the {sole} has it", "目标的计算不同：仅{sole}有此算子"
+        ), "ours": Wording(
             "the target computes something else: {theirs} where the baseline has {ours} (`{at}`)",
             "目标的计算不同：基线为 {ours} 之处，目标为 {theirs}（`{at}`）",
         ), "turned": Wording(

@@ -125,11 +125,13 @@ def named_culprits(report: Report) -> tuple[Culprit, ...]:
 
 
 def group_by_constant(culprits: Sequence[Culprit]) -> list[list[Culprit]]:
-    """Return them in their order, each with those after it of which the same is told of the same constant."""
+    """Return them in their order, each with those after it of which the same is told of the same constant, or of
+    operators that one side alone has."""
     groups: dict[Any, list[Culprit]] = {}
     for place, one in enumerate(culprits):
         constant = one.evidence.get("weight") or one.evidence.get("what") == say("a_constant")
-        groups.setdefault((one.cause, _cause_text(one).en) if constant else place, []).append(one)
+        told = _cause_text(one).en if constant else one.evidence["owner"] if one.evidence.get("sole") else None
+        groups.setdefault(place if told is None else (one.cause, told), []).append(one)
     return [*groups.values()]
 
 
@@ -148,14 +150,16 @@ def describe_culprit(report: Report, culprit: Culprit) -> Text:
     known = CAUSES.get(culprit.cause)
     if not are_culprits_harmless(report) or known is None or known.sentence is not None:
         return said
-    what, why = _types(culprit, 4), _cause_text(culprit)
+    what, why, name = _types(culprit, 4), _cause_text(culprit), culprit.evidence.get("owner", culprit.name)
     if culprit.cause == "coarse" and not known.instead.keys() & culprit.evidence.keys():
         why = Text("its own rounding to this type", "其自身舍入到该类型")
-    return Text(f"{what} `{culprit.name}` ({why.en}).", f"{what} `{culprit.name}`（{why.zh}）。")
+    return Text(f"{what} `{name}` ({why.en}).", f"{what} `{name}`（{why.zh}）。")
 
 
 def _types(culprit: Culprit, most: int) -> str:
-    """Return the last of its operators' types; an Identity computes nothing of what is said of them."""
+    """Return the last of its operators' types, or whose error it is; an Identity computes nothing of what is said."""
+    if owner := culprit.evidence.get("owner_type"):
+        return str(owner)
     return "+".join(([one for one in culprit.op_types if one != "Identity"] or list(culprit.op_types))[-most:])
 
 
@@ -167,44 +171,45 @@ def are_culprits_harmless(report: Report) -> bool:
 
 def _culprit_sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     what = stretch = _types(culprit, _TYPES)
-    why = _cause_text(culprit)
+    why, name = _cause_text(culprit), culprit.evidence.get("owner", culprit.name)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
-    *before, last = [*(f"`{name}`" for name in named), *([f"{count(more)} more"] if more > 0 else [])] or [""]
+    *before, last = [*(f"`{one}`" for one in named), *([f"{count(more)} more"] if more > 0 else [])] or [""]
     keep = f"{', '.join(before)} and {last}" if before else last
-    kept = "、".join(f"`{name}`" for name in named) + (f" 等 {count(len(culprit.keep))} 个张量" if more > 0 else "")
+    kept = "、".join(f"`{one}`" for one in named) + (f" 等 {count(len(culprit.keep))} 个张量" if more > 0 else "")
     known = CAUSES.get(culprit.cause)  # None: of a file that another version wrote
     own = _whole_cause_sentence(known, culprit, what, why) if known is not None else None
     if own is not None:
         return own
-    if len(culprit.op_types) > _TYPES and len(culprit.inside) == len(culprit.op_types) and is_narrow(precision):
+    whole = len(culprit.op_types) > _TYPES and len(culprit.inside) == len(culprit.op_types)
+    if whole and name == culprit.name and is_narrow(precision):
         # which of them are left out, and where the stretch begins, is not to be guessed from its last operator
         first, last = f"{culprit.op_types[0]} `{culprit.inside[0]}`", culprit.op_types[-1]
         what = f"The stretch of {count(len(culprit.inside))} operators from {first} to {last}"
         stretch = f"由 {first} 至 {last}"
-    lost = f"精度在{'' if stretch.startswith('由') else ' '}{stretch} `{culprit.name}` 处丢失"
+    lost = f"精度在{'' if stretch.startswith('由') else ' '}{stretch} `{name}` 处丢失"
     certain = known is not None and not known.by_a_pass  # why is known: nothing is left to compare
     if precision == MODEL or (certain and not is_narrow(precision)):
-        return Text(f"{what} `{culprit.name}` lost the precision:"
+        return Text(f"{what} `{name}` lost the precision:"
                     f" {why.en}.", f"{lost}：{why.zh}。")
     wide = "FP64" if precision == "float64" else "FP32"
     if not is_narrow(precision) and known is not None and known.by_a_pass:
         return Text(
-            f"{what} `{culprit.name}` causes the error: {why.en}. Both sides compute in {wide}, and rounding does not"
+            f"{what} `{name}` causes the error: {why.en}. Both sides compute in {wide}, and rounding does not"
             " do that: one of them is wrong here, or they do not compute the same thing.",
-            f"{what} `{culprit.name}`：{why.zh}。两侧都以 {wide} 计算，舍入不会造成这样的误差：其中一侧算错，或两侧算的"
+            f"{what} `{name}`：{why.zh}。两侧都以 {wide} 计算，舍入不会造成这样的误差：其中一侧算错，或两侧算的"
             "不是同一件事。",
         )
     if not is_narrow(precision):
         return Text(
-            f"{what} `{culprit.name}` lost the precision: {why.en}. The target computes in {wide} too: compare what"
+            f"{what} `{name}` lost the precision: {why.en}. The target computes in {wide} too: compare what"
             " both sides compute here.",
             f"{lost}：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
         )
     if to_keep is not None and to_keep.state:  # it was run what keeping them brings
-        return Text(f"{what} `{culprit.name}` lost the precision:"
+        return Text(f"{what} `{name}` lost the precision:"
                     f" {why.en}.", f"{lost}：{why.zh}。")
     return Text(
-        f"{what} `{culprit.name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read"
+        f"{what} `{name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read"
         f" {'it' if len(culprit.keep) == 1 else 'them'}.",
         f"{lost}：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
@@ -303,6 +308,8 @@ def blame(report: Report) -> Section:
         if others:
             names = ", ".join(f"`{one.name}`" for one in others)
             too = Text(f"the same constant makes the error of {names}, too", f"同一常量也造成 {names} 的误差")
+            if culprit.evidence.get("sole"):
+                too = Text(f"it makes the error of {names}, too", f"它也造成 {names} 的误差")
             lines.append((plain_cell(same("")), plain_cell(too)))
         if place == 1:  # what to do stands with the first: nobody should have to look for it below the others
             lines += suggest_for_culprits(report)
