@@ -19,7 +19,7 @@ from .criteria import FAR
 from .introduced import Alone
 from .operators import plain_type
 from .subject import Subject, list_made_of
-from .undo import Case, measure_left_of, run_with
+from .undo import LEFT, Case, measure_left_of, run_with
 from .work import Work
 
 __all__ = ["find_most_left", "make_case", "with_exchanged"]
@@ -128,7 +128,7 @@ def find_most_left(case: Case) -> float:
     """Return the part of an operator's own error that may be left: what rounding makes. Of several that are tried one
     may come near by chance, as a swish does to what it is of."""
     found = case.alone.found.get(case.name)
-    return FAR / found.units if found is not None and found.units else 0.0
+    return min(LEFT, FAR / found.units) if found is not None and found.units else 0.0
 
 
 def _find_result(case: Case) -> dict[str, Any]:
