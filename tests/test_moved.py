@@ -130,7 +130,8 @@ def test_a_setting_of_the_optimiser_is_told_before_its_operators(
     assert report.explanation is not None
     found = report.explanation.culprits[0]
     assert found.cause == "files_differ"
-    assert str(found.evidence["name"]).startswith(f"{name} (SGD optimiser/")
+    assert (found.evidence["name"], found.evidence["owner_type"]) == (name, "SGD")
+    assert str(found.evidence["owner"]).startswith("optimiser/")
     assert str(found.evidence["base"]) == str(base)
 
 

@@ -791,6 +791,7 @@ def test_what_a_spent_oracle_has_seen_is_told_although_units_were_refused_since(
     oracle.leave_out([0])
     assert oracle.left == 0
     assert oracle.smallest() == {0, 1, 2}
+    assert oracle.list_larger(frozenset({1}))[0] == {0, 1, 2}
 
 
 @pytest.mark.parametrize(("runs", "minimal"), [(3, False), (20, True)])

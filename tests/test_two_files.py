@@ -241,7 +241,7 @@ def test_weights_that_are_stored_in_half_cost_what_that_costs(grown: Any, many: 
         inputs=feeds,
     )  # fmt: skip
     assert report.explanation is not None
-    told = [(one.cause, one.evidence["count"]) for one in report.explanation.culprits]
+    told = [(one.cause, one.evidence["beyond"]) for one in report.explanation.culprits]
     assert (report.exit_status, told) == ((1, [("files_differ", many)]) if many else (0, []))
 
 

@@ -334,6 +334,16 @@ class Oracle:
         """What came of the sets that help."""
         return {kept: judged for kept, judged in self.asked.items() if judged.helps}
 
+    def list_larger(self, than: frozenset[int]) -> list[frozenset[int]]:
+        """Return sets that were seen to hold and keep more than this one, the smallest first, fewer the larger they
+        are."""
+        sizes: dict[int, frozenset[int]] = {}
+        for kept in sorted(self.asked, key=lambda kept: (len(kept), self.asked[kept].error)):
+            if len(kept) > len(than) and kept != self.all and self._is_held(self.asked[kept]):
+                sizes.setdefault(len(kept), kept)
+        held = list(sizes.values())
+        return [held[2**power - 1] for power in range(len(held).bit_length())]
+
     def smallest(self) -> frozenset[int] | None:
         """Return the smallest set that was seen to hold, the one with the least error among equals."""
         held = [kept for kept, found in self.asked.items() if self._is_held(found)]

@@ -252,7 +252,7 @@ class _Search:
         """Return the answer, checked on held-out samples."""
         as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
         samples, start = self.samples, None if as_it_is else self._simulated()
-        first = None if self.keep.simulation else report
+        larger, first = list[frozenset[int]](), None if self.keep.simulation else report
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
             while True:
@@ -263,7 +263,7 @@ class _Search:
                 if isinstance(self.keep, InRegions) and not self.asked.check:
                     found = _search_regions(oracle, self.units, self.groups or rank, start)
                 else:
-                    found = minimise(oracle, self.units, rank, start=start, rough=rough)
+                    found = minimise(oracle, self.units, rank, start=start, rough=rough, first=larger)
                 if self.alone or len(found.kept or ()) < len(self.units) or not (self.was and self.was.names):
                     break
                 self.alone = True  # what takes none but itself out of the low precision is more than everything
@@ -277,7 +277,7 @@ class _Search:
                 break
             self.unseen.learn(missed[0])  # which is searched for too, once or twice
             self.unseen.now = self._with_low(trials, self.unseen.now)
-            samples, start = self.unseen.seen, found.kept or None
+            samples, start, larger = self.unseen.seen, found.kept or None, oracle.list_larger(found.kept)
         return dataclasses.replace(found, state="diffuse")
 
     def _missed(self, trials: Trials, kept: frozenset[int]) -> list[Sample]:
