@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from approval import holds_approved
+from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.explain import confirm, criteria
 from precision_debug.explain.effects import Carried, Sink
 from precision_debug.records import Culprit, Effect, Introduced
+from precision_debug.report.lead import lead_sentences
 
 NAMES = ("a", "b", "c", "d")
 
@@ -107,6 +109,39 @@ def test_half_of_a_pair_is_accused_where_the_other_half_is_ordinary(monkeypatch:
     assert [one.name for one in found] == ["b"]
 
 
+def test_what_only_together_takes_an_error_away_is_named_together(tmp_path: Path) -> None:
+    """9900 is added and taken away again in BF16, whose steps are 64 there: with the difference alone in FP32 3.7 of
+    1 is left, with the sum, too, nothing. The difference alone was named."""
+    pytest.importorskip("onnxruntime", reason="the model runs in ONNX Runtime")
+    g = Graph(seed=3)
+    x = g.dense(g.input("x", g.random.standard_normal((24, 32)).astype(np.float32)), 32, 16, "a")
+    x = g.op("Mul", [g.op("Sigmoid", [x], "s"), g.weight("eight", np.float32(8))], "m")
+    x = g.op("Add", [x, g.weight("start", np.float32(9900))], "minute")
+    g.dense(g.op("Sub", [x, g.weight("hour", np.float32(9900))], "since"), 16, 4, "y")
+    report = precision_debug.compare(
+        g.save(tmp_path / "m.onnx", ["y"]), run_mode="ort_bf16_sim", baseline="ort_fp32", inputs=g.feeds
+    )
+    assert report.explanation is not None
+    (one,) = report.explanation.culprits
+    assert (one.left_out, one.keep) == (("since", "minute"),) * 2
+    assert (one.without or 1.0) < 0.05 < (one.with_all or 0.0) < (one.repaired or 0.0)
+    assert "`since`, `minute`" in lead_sentences(report)[0].en
+
+
+@pytest.mark.parametrize(("errors", "told"), [
+    ({"a": 0.01}, {"c", "a"}), ({"a": 0.5}, set()), ({"ab": 0.01, "a": 0.9, "b": 0.9}, {"c", "a", "b"}),
+    ({"ab": 0.01, "a": 0.011, "b": 0.9}, {"c", "a"}),
+])  # fmt: skip
+def test_the_fewest_that_take_an_error_away_together_are_named(errors: dict[str, float], told: set[str]) -> None:
+    """Each beside ``c``, whose repair alone takes nothing off 0.8."""
+    partners = sorted({*max(errors, key=len)})
+
+    def without(out: Any) -> float:
+        return errors["".join(sorted({*out} - {"c"}))]
+
+    assert confirm._find_together({"c"}, partners, without, 0.8)[0] == told
+
+
 def test_whose_error_goes_only_a_little_with_one_who_was_refuted_is_not_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -181,8 +216,6 @@ def test_what_one_operator_makes_beyond_all_is_told_as_it_was_measured(tmp_path:
     """Two errors that cancel: each alone makes far more than both, which was told as 100 %, and repaired alone leaves
     more than nothing repaired."""
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from planted.onnx_faults import Graph
-
     from precision_debug.report.blame import blame
 
     graph = Graph(seed=5)
@@ -215,8 +248,6 @@ def test_errors_that_all_go_one_way_have_the_largest_as_their_author(tmp_path: P
     """A third of the square, and over half of the error: before, nobody was named, beside a fix of one operator that
     more than halves it (a captcha's convolution in dynamic INT8: 33 % alone, 0.1734 to 0.0766)."""
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from planted.onnx_faults import Graph
-
     graph = Graph(seed=5)
     value = graph.input("x", graph.random.uniform(0.4, 0.6, size=(32, 4096)).astype(np.float32))
     for number, off in enumerate((0.0006, 0.0034, 0.0006, 0.0006)):  # of constants that all become 1

@@ -127,7 +127,37 @@ def _confirm_beyond_rounding(
             return confirm_culprits(subject, alone, others, tried, sinks, plain, work)
     if not replayed:
         return culprits
+    if left * LITTLE > whole:
+        partners = _list_partners(tried, family, dropped, sink)
+        together, both = _find_together(family, partners, without, whole)
+        if together:
+            family, left = together, both
+            first = dataclasses.replace(first, keep=(*first.keep, *sorted(together - {*first.keep})))
     return (_with_error_left(subject, alone, first, family, left, whole), *culprits[1:])
+
+
+def _list_partners(tried: Carried, family: Collection[str], dropped: Collection[str], sink: Sink) -> list[str]:
+    """Return who may be needed beside a family: those who were refuted before it, and then who makes most alone."""
+    share = {
+        name: effect.share for name, found in tried.effects.items() for effect in found
+        if effect.at == sink.name and name not in family and (effect.share >= PART or name in dropped)
+    }  # fmt: skip
+    return sorted(share, key=lambda name: (name not in dropped, -share[name]))[: _FIRST - 1]
+
+
+def _find_together(
+    family: Collection[str], partners: Sequence[str], without: Callable[[Collection[str]], float | None], whole: float
+) -> tuple[set[str], float]:
+    """Return the fewest of these partners that are left out with a family for half of the error to go, and it, and
+    what is left then; nothing where all of them together do not halve it."""
+    found, left = {*family, *partners}, without({*family, *partners}) if partners else None
+    if left is None or left > HALF * whole:
+        return set(), math.inf
+    for one in reversed(partners):
+        fewer = without(found - {one}) if len(found) > len(family) + 1 else None
+        if fewer is not None and fewer <= max(LITTLE * left, PART * whole):
+            found, left = found - {one}, fewer
+    return found, left
 
 
 def _with_error_left(
