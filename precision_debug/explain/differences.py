@@ -14,6 +14,7 @@ from .exchanged import find_most_left, make_case
 from .introduced import Alone
 from .places import find_place
 from .relations import find_relation
+from .scattered import find_meeting
 from .subject import Subject
 from .work import Work
 
@@ -41,6 +42,8 @@ def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit
     read = {name: np.asarray(given) for name in subject.sources(case.name) if (given := case.given(name)) is not None}
     inputs = {name: given.astype(np.float64) for name, given in read.items() if given.dtype.kind in "fiub"}
     left = find_most_left(case)
+    if met := find_meeting(case, left):
+        return dataclasses.replace(culprit, evidence={**culprit.evidence, **met})
     found = find_place(case.exact, case.wrong, left)
     if not found.keys() & {"base_there", "target_there"}:
         relation = find_relation(case.exact, case.wrong, inputs, left)

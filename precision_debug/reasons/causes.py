@@ -465,11 +465,15 @@ CAUSES: Mapping[str, Cause] = {
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
             "at": _TEXT, "place": _WORD, "differing": _COUNT, "base_there": _TEXT, "target_there": _TEXT,
             "relation": _WORD, "relation_there": _WORD, "within": _WORD, "left": _SHARE, "owner": _TEXT,
-            "owner_type": _TEXT, "sole": _WORD, "seen": _TEXT,
+            "owner_type": _TEXT, "sole": _WORD, "seen": _TEXT, "met": _WORD, "met_there": _WORD,
         },
         behind={"seen": SEEN},
         instead={"sole": Wording(
             "the target computes something else: only the {sole} has it", "目标的计算不同：仅{sole}有此算子"
+        ), "met": Wording(
+            "the target computes something else: of several numbers that go to one place, as indices repeat, it has"
+            " {met_there}, and the baseline {met}",
+            "目标的计算不同：索引重复时，对写入同一位置的多个数，目标取{met_there}，而基线取{met}",
         ), "ours": Wording(
             "the target computes something else: {theirs} where the baseline has {ours} (`{at}`)",
             "目标的计算不同：基线为 {ours} 之处，目标为 {theirs}（`{at}`）",
