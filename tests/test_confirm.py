@@ -17,7 +17,7 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug.explain import confirm, criteria
 from precision_debug.explain.effects import Carried, Sink
-from precision_debug.records import Culprit, Effect, Introduced
+from precision_debug.records import Culprit, Effect, Introduced, TensorMeta
 from precision_debug.report.lead import lead_sentences
 
 NAMES = ("a", "b", "c", "d")
@@ -45,6 +45,7 @@ def left(
     subject: Any = SimpleNamespace(
         far=lambda rel, units, times: units > times, order={name: place for place, name in enumerate(NAMES)},
         typical_unit=0.01, unit_behind=lambda _name: 0.01, times=lambda _name: 1.0, two_files=False,
+        meta_of={name: TensorMeta(name=name, op_type="Add") for name in NAMES},
     )  # fmt: skip
     own = [Introduced(name=name, method="isolated", elements=4, rel_l2=0.1, units=10.0) for name in NAMES]
     alone: Any = SimpleNamespace(found={one.name: one for one in own})

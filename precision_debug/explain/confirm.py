@@ -129,7 +129,7 @@ def _confirm_beyond_rounding(
         return culprits
     # what two files have otherwise is told of each by itself, whatever the other one leaves
     if left * LITTLE > whole and not CAUSES[first.cause].fails_for(first.evidence):
-        partners = _list_partners(tried, family, dropped, sink)
+        partners = _list_partners(subject, tried, family, dropped, sink)
         together, both = _find_together(family, partners, without, whole)
         if together:
             family, left = together, both
@@ -137,11 +137,15 @@ def _confirm_beyond_rounding(
     return (_with_error_left(subject, alone, first, family, left, whole), *culprits[1:])
 
 
-def _list_partners(tried: Carried, family: Collection[str], dropped: Collection[str], sink: Sink) -> list[str]:
-    """Return who may be needed beside a family: those who were refuted before it, and then who makes most alone."""
+def _list_partners(
+    subject: Subject, tried: Carried, family: Collection[str], dropped: Collection[str], sink: Sink
+) -> list[str]:  # fmt: skip
+    """Return who may be needed beside a family: those who were refuted before it, and then who makes most alone. Not an
+    input, which whoever reads it rounds."""
     share = {
         name: effect.share for name, found in tried.effects.items() for effect in found
         if effect.at == sink.name and name not in family and (effect.share >= PART or name in dropped)
+        and subject.meta_of[name].op_type != "Input"
     }  # fmt: skip
     return sorted(share, key=lambda name: (name not in dropped, -share[name]))[: _FIRST - 1]
 
