@@ -154,7 +154,8 @@ def test_a_planted_fault_is_named_first(name: str) -> None:
     assert first is not None
     assert first.name.startswith(fault.who)
     assert not fault.causes or first.cause in fault.causes
-    said = first.evidence.get("where") or first.evidence.get("parameter") or first.name
+    told = first.evidence
+    said = told.get("where") or told.get("parameter") or told.get("owner") or first.name
     assert f"`{said}`" in lead_sentences(report)[0].en
 
 

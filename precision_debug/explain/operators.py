@@ -133,9 +133,11 @@ def find_reached(
     """Return what comes after some, one after the other; nothing is reached through what does not pass."""
     found, waiting = dict[_T, None](), list(begin)
     while waiting:
-        fresh = dict.fromkeys(one for one in next_of(waiting.pop()) if one not in found)
-        found |= fresh
-        waiting += fresh if passes is None else filter(passes, fresh)
+        for one in next_of(waiting.pop()):
+            if one not in found:
+                found[one] = None
+                if passes is None or passes(one):
+                    waiting.append(one)
     return [*found]
 
 
