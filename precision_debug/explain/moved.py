@@ -56,18 +56,17 @@ def find_first_difference(key: str, b: Array, t: Array) -> Evidence:
         same = np.array_equal(b.astype(np.float64), t.astype(np.float64), equal_nan=True)
         return {} if same else {"what": say("a_constant"), "name": key, "base": types[0], "target": types[1]}
     b, t = (one.astype(np.float32) if one.dtype.kind == "V" else one for one in (b, t))  # types of few bits
-    floats, count, place = b.dtype.kind == "f" and t.dtype.kind == "f", 0, 0
+    floats, count, every, place = b.dtype.kind == "f" and t.dtype.kind == "f", 0, 0, 0
     if floats:
-        count, place = _count_apart(b, t)
+        count, every, place = _count_apart(b, t)
     elif (apart := np.asarray(b != t)).any():
         count, place = int(apart.sum()), int(np.argmax(apart))
+        every = count
     if not count:
         return {}
     if floats and (turned := find_transposition(key, b, t)):
         return turned
     at = tuple(int(i) for i in np.unravel_index(place, b.shape)) if b.ndim else ()
-    equal = (np.isclose(ours, theirs, rtol=0, atol=0, equal_nan=True) for _, (ours, theirs) in iterate_blocks(b, t))
-    every = int(b.size) - sum(map(np.count_nonzero, equal)) if floats else count
     return {
         "what": say("a_constant"), "name": key, "count": every, "elements": int(b.size),
         "at": list(at) if b.size > 1 else [], **({"beyond": count} if count < every else {}),
@@ -75,18 +74,20 @@ def find_first_difference(key: str, b: Array, t: Array) -> Evidence:
     }  # fmt: skip
 
 
-def _count_apart(b: Array, t: Array) -> tuple[int, int]:
-    """Return how many elements of two arrays of floats are apart by more than rounding, and the place of the first."""
+def _count_apart(b: Array, t: Array) -> tuple[int, int, int]:
+    """Return how many elements of two arrays of floats are apart by more than rounding, how many at all, and the place
+    of the first of those beyond rounding."""
     sizes = [np.abs(block).max() for _, (block,) in iterate_blocks(b)]
     least = 1e-6 * float(np.max(sizes)) if sizes else 0.0
-    count, place = 0, 0
+    count, every, place = 0, 0, 0
     for first, blocks in iterate_blocks(b, t):
         ours, theirs = (block.astype(np.float64) for block in blocks)
+        every += int(np.count_nonzero((ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))))
         apart = ~np.isclose(theirs, ours, rtol=2e-3, atol=least, equal_nan=True)
         if not count and apart.any():
             place = first + int(np.argmax(apart))
         count += int(np.count_nonzero(apart))
-    return count, place
+    return count, every, place
 
 
 def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanation:

@@ -56,10 +56,11 @@ def find_meeting(case: Case, left: float) -> dict[str, Any]:
         for values in (one for one in floats if one.size == at.size):
             for start in (one for one in starts if one is not values):
                 made = {way: _scatter(start, at, values, do) for way, do in _list_ways().items()}
-                fits = [[way for way, one in made.items() if np.linalg.norm(one - side) <= max(left, 1e-6) * case.own]
+                offs = [{way: float(np.linalg.norm(one - side)) for way, one in made.items()}
                         for side in (case.exact, case.wrong)]  # fmt: skip
-                if fits[0] and fits[1]:
-                    return {"met": fits[0][0], "met_there": fits[1][0]}
+                (ours, off), (theirs, off_there) = (min(one.items(), key=lambda told: told[1]) for one in offs)
+                if ours != theirs and max(off, off_there) <= max(left, 1e-6) * case.own:
+                    return {"met": ours, "met_there": theirs}
     return {}
 
 

@@ -150,10 +150,15 @@ def describe_culprit(report: Report, culprit: Culprit) -> Text:
     known = CAUSES.get(culprit.cause)
     if not are_culprits_harmless(report) or known is None or known.sentence is not None:
         return said
-    what, why, name = _types(culprit, 4), _cause_text(culprit), culprit.evidence.get("owner", culprit.name)
+    what, why, name = _types(culprit, 4), _cause_text(culprit), _name_of(culprit)
     if culprit.cause == "coarse" and not known.instead.keys() & culprit.evidence.keys():
         why = Text("its own rounding to this type", "其自身舍入到该类型")
     return Text(f"{what} `{name}` ({why.en}).", f"{what} `{name}`（{why.zh}）。")
+
+
+def _name_of(culprit: Culprit) -> str:
+    """Return what the sentence is about: the culprit, or the operator whose error it has (see ``_types``)."""
+    return str(culprit.evidence.get("owner", culprit.name))
 
 
 def _types(culprit: Culprit, most: int) -> str:
@@ -171,7 +176,7 @@ def are_culprits_harmless(report: Report) -> bool:
 
 def _culprit_sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     what = stretch = _types(culprit, _TYPES)
-    why, name = _cause_text(culprit), culprit.evidence.get("owner", culprit.name)
+    why, name = _cause_text(culprit), _name_of(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
     *before, last = [*(f"`{one}`" for one in named), *([f"{count(more)} more"] if more > 0 else [])] or [""]
     keep = f"{', '.join(before)} and {last}" if before else last
@@ -645,10 +650,7 @@ def _whole_cause_sentence(known: Cause, culprit: Culprit, what: str, why: Text) 
     the culprit, where that one differs, it is about that one."""
     if known.sentence is None:
         return None
-    evidence = {
-        **_format_evidence(known, culprit.evidence), "what": culprit.evidence.get("owner_type", what),
-        "name": culprit.evidence.get("owner", culprit.name),
-    }  # fmt: skip
+    evidence = {**_format_evidence(known, culprit.evidence), "what": what, "name": _name_of(culprit)}
     en = wording_text(known.sentence, {**evidence, "why": why.en}, "en")
     zh = wording_text(known.sentence, {**evidence, "why": why.zh}, "zh")
     return None if en is None or zh is None else Text(en, zh)

@@ -152,11 +152,11 @@ def _find_band_departure(steps: Sequence[StepNumbers]) -> Departure | None:
         if found:
             worst = max(found, key=_severity_of)
             alike = sum(one.what == worst.what for one in found)
-            return jump if worst is jump else _find_its_beginning(steps, place, replace(worst, parameters=alike))
+            return jump if worst is jump else _find_beginning(steps, place, replace(worst, parameters=alike))
     return None
 
 
-def _find_its_beginning(steps: Sequence[StepNumbers], place: int, found: Departure) -> Departure:
+def _find_beginning(steps: Sequence[StepNumbers], place: int, found: Departure) -> Departure:
     """Return the departure at the step from which on the norm is far from the spread of the steps before that one: it
     grows into a departure, and the step that began it is the one to look at."""
     name = found.parameter
