@@ -204,3 +204,35 @@ def test_the_grid_of_what_is_quantised_unseen_is_told(tmp_path: Path) -> None:
     values = np.float32([-0.5, 0.1, 40.0])
     step = (high - low) / (count - 1)
     np.testing.assert_allclose(round_to_8_bits(values, grids["total"]), np.rint(values / step) * step, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kept", ["ln", "ln2", "ge", "hs", "gn", "mm"])
+def test_the_paste_for_nncf_names_operators_that_it_finds(tmp_path: Path, kept: str) -> None:
+    """Operators that OpenVINO makes of one of the model's are numbered anew each time that a model is read: the text
+    still leaves them out, and nothing else."""
+    import openvino
+
+    g = Graph(seed=3)
+    ones, zeros = k(g, "ones", np.ones(16)), k(g, "zeros", np.zeros(16))
+    ln = g.op("LayerNormalization", [g.dense(tokens(g, 16), 16, 16, "mm"), ones, zeros], "ln", axis=-1)
+    hs = g.op("HardSwish", [g.op("Gelu", [ln], "ge")], "hs")
+    ln2 = g.op("LayerNormalization", [g.dense(hs, 16, 16, "mm2"), ones, zeros], "ln2", axis=-1)
+    turned = g.op("Transpose", [ln2], "t", perm=[0, 2, 1])
+    groups = g.op("GroupNormalization", [turned, ones, zeros], "gn", num_groups=4)
+    back = g.op("Transpose", [groups], "back", perm=[0, 2, 1])
+    path, feeds = g.save(tmp_path / "m.onnx", [g.dense(back, 16, 16, "y")]), [g.feeds]
+    model = onnx.load(path)
+    model.opset_import[0].version = 21
+    onnx.save(model, path)
+    keep = OpenVinoBackend().keep(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ov_int8"))
+    assert keep is not None
+    text = keep.hand_over([kept], (), tmp_path)[-1].text
+    openvino.Core().read_model(str(path))  # and the next numbers are others
+    space = {"feeds": feeds}
+    exec(text, space)
+    named = set(text.rpartition("names=[")[2].partition("]")[0].replace("'", "").split(", "))
+    found = {op.get_friendly_name(): op for op in space["model"].get_ordered_ops()}
+    assert named <= found.keys()
+    read = [port.get_source_output().get_node() for name in named for port in found[name].inputs()]
+    assert "FakeQuantize" not in {op.get_type_name() for op in read}
+    assert any(op.get_type_name() == "FakeQuantize" for op in found.values())

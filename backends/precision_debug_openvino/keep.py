@@ -94,10 +94,7 @@ class OpenVinoKeep:
                         model=str(Path(self.spec.model.model_file).absolute()), made=str(path),
                         preset=str(setting(self.spec.options, "preset")).upper(),
                         more=f"\n    {format_overflow_fix(fix)}," if fix else "",
-                        names=list(
-                            dict.fromkeys([*find_excluded(self._model[0], names),
-                            *list_constant_lookups(read_model(self.spec))])
-                        ),
+                        **self._name_for_nncf(names),
                     ),
                 )
             ]  # fmt: skip
@@ -120,6 +117,21 @@ class OpenVinoKeep:
             *scope,
         ]  # fmt: skip
 
+    def _name_for_nncf(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return the operators to ignore, and what gives those a name that OpenVINO calls otherwise in each process
+        (the MVN of a LayerNormalization is "MVN_218"): by the tensor that they are made for, and the way there."""
+        model = read_model(self.spec)
+        ops = model.get_ordered_ops()
+        before = [str(op.get_friendly_name()) for op in ops]
+        excluded = [*find_excluded(read_graph(model), names), *list_constant_lookups(model)]
+        fresh = {str(op.get_friendly_name()): op for op, own in zip(ops, before, strict=True)
+                 if own != op.get_friendly_name()}  # fmt: skip
+        ways = [(name, *find_way(fresh[name])) for name in dict.fromkeys(excluded) if name in fresh]
+        return {
+            "names": repr(list(dict.fromkeys(excluded))),
+            "renames": _RENAMES.format(ways="\n".join(f"    {way!r}," for way in ways)) if ways else "",
+        }
+
     @property
     def _name(self) -> str:
         return "nodes_to_exclude" if self.recipe.quantise else "keep_fp32"
@@ -137,12 +149,37 @@ import nncf
 import openvino
 
 # feeds: the inputs to calibrate on, a list of dicts of arrays by input name
-model = nncf.quantize(
-    openvino.Core().read_model({model!r}), nncf.Dataset(feeds), preset=nncf.QuantizationPreset.{preset},
-    subset_size=len(feeds), ignored_scope=nncf.IgnoredScope(names={names!r}),{more}
+model = openvino.Core().read_model({model!r})
+{renames}model = nncf.quantize(
+    model, nncf.Dataset(feeds), preset=nncf.QuantizationPreset.{preset},
+    subset_size=len(feeds), ignored_scope=nncf.IgnoredScope(names={names}),{more}
 )
 openvino.save_model(model, {made!r}, compress_to_fp16=False)
 """
+
+_RENAMES = """\
+# what OpenVINO makes of one of the model's operators it calls otherwise each time: (name, for which tensor, inputs)
+made = {{name: port.get_node() for op in model.get_ops() for port in op.outputs() for name in port.get_names()}}
+for name, tensor, inputs in [
+{ways}
+]:
+    op = made[tensor]
+    for place in inputs:
+        op = op.input_value(place).get_node()
+    op.set_friendly_name(name)
+"""
+
+
+def find_way(op: Any) -> tuple[str, tuple[int, ...]]:
+    """Return the nearest tensor with the source model's name that an operator is computed for, and the inputs that lead
+    from its producer back to the operator."""
+    waiting: list[tuple[Any, tuple[int, ...]]] = [(op, ())]
+    for one, inputs in waiting:
+        if names := sorted(name for port in one.outputs() for name in port.get_names()):
+            return names[0], inputs
+        waiting += [(reader.get_node(), (reader.get_index(), *inputs))
+                    for port in one.outputs() for reader in port.get_target_inputs()]  # fmt: skip
+    return "", ()
 
 
 def find_excluded(graph: Graph, names: Collection[str]) -> list[str]:
