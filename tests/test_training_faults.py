@@ -188,6 +188,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "detached_at_20": (lambda f: loop(f, cut=20), "gone", 20),
     "detached_sgd_at_30": (lambda f: loop(f, sgd(momentum=0.9), cut=30), "gone", 30),
     "rate_times_300_at_25": (lambda f: loop(f, at=raised(300, 25)), "rate", 25),
+    "rate_times_1000_at_3": (lambda f: loop(f, at=raised(1000, 3)), "rate", 3),
     "rate_times_20_at_12": (lambda f: loop(f, sgd(0.01), at=raised(20, 12)), "rate", 12),
     "clipped_scaled": (lambda f: loop(f, sgd(), clip=1.0, scale=65536.0, unscale=0), "clipped", 0),
     "clipped_scaled_at_15": (lambda f: loop(f, clip=0.5, scale=65536.0, unscale=15), "clipped", 15),
@@ -370,6 +371,36 @@ def overfitted(folder: Path) -> None:
             optimiser.step()
 
 
+def learnt_by_heart(folder: Path) -> None:
+    """Least squares without noise, up to a gradient of 0 in each element."""
+    net, target = nn.Linear(6, 2), nn.Linear(6, 2)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.8)
+    with precision_debug.training(net, optimiser, record=folder, every=1):
+        for _ in range(400):
+            x = torch.randn(64, 6)
+            functional.mse_loss(net(x), target(x).detach()).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+
+
+def copies_in_float32(folder: Path) -> None:
+    """A module in BF16, of which the optimiser moves copies that are written back."""
+    net = Net().bfloat16()
+    copies = [one.detach().float().requires_grad_() for one in net.parameters()]
+    optimiser = torch.optim.AdamW(copies, lr=1e-4)
+    with precision_debug.training(net, optimiser, record=folder, every=1):
+        for step in range(STEPS):
+            i, x, y = batch(step, torch.bfloat16)
+            functional.cross_entropy(net(i, x).float(), y).backward()
+            for copied, own in zip(copies, net.parameters(), strict=True):
+                copied.grad = own.grad.float()
+            optimiser.step()
+            net.zero_grad()
+            with torch.no_grad():
+                for copied, own in zip(copies, net.parameters(), strict=True):
+                    own.copy_(copied)
+
+
 def fused(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, lr=1e-3, fused=True)
 
@@ -388,6 +419,8 @@ HEALTHY: dict[str, Callable[[Path], None]] = {
     "margins": margins,
     "adversaries": adversaries,
     "overfitted": overfitted,
+    "learnt_by_heart": learnt_by_heart,
+    "copies_in_float32": copies_in_float32,
     "fused_and_scaled": lambda f: loop(f, fused, scale=2.0**127),
     "clipped_right": lambda f: loop(f, sgd(), clip=0.1, scale=65536.0),
     "set_to_zeros": lambda f: loop(f, sgd(), set_to_none=False),

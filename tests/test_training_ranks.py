@@ -184,3 +184,30 @@ def test_ranks_of_other_numbers_of_tokens_are_told_by_how_they_are_weighed(
     if found is not None:
         assert found.weights == pytest.approx(weights, rel=1e-3)
         assert all(str(count) in said for count in tokens)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "who"),
+    [
+        ((1.0, 1.1, 0.003), (2, 0.003 / 1.05)),
+        ((0.02, 1.0, 1.0, 1.0), (0, 0.02)),
+        ((1.0, 1.0, 58.0), (2, 58.0)),
+        ((255.0, 1.0), (0, 255.0)),  # of two the larger one
+        ((1.0, 1.0, 0.3), None),
+    ],
+)
+def test_an_input_of_another_scale_is_told_of_its_rank(
+    tmp_path: Path, sizes: tuple[float, ...], who: tuple[int, float] | None
+) -> None:
+    for step in range(4):
+        for rank, size in enumerate(sizes):
+            seen = {"x": InputNumbers(print=f"{step} {rank}", rms=size)}
+            line = rank_line(RankStep(
+                numbers=StepNumbers(step=step), rank=rank, ranks=len(sizes), gradients={}, inputs=seen
+            ))  # fmt: skip
+            with rank_file(tmp_path, rank).open("a", encoding="utf-8") as file:
+                file.write(line)
+    found = find_first_rank_fault(read_ranks(tmp_path))
+    assert (found and (found.what, found.ranks[0])) == (who and ("scale", who[0]))
+    if found is not None and who is not None:
+        assert found.value == pytest.approx(who[1])

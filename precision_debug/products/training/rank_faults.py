@@ -115,7 +115,8 @@ def _prints(step: RankedStep, rank: int) -> dict[str, str]:
 
 
 def _find_scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
-    """Return an input whose values are many times those of the other ranks, from a step to the end."""
+    """Return an input whose values are many times those of the other ranks, or, beside two that agree, a small part of
+    them, from a step to the end."""
     for name in dict.fromkeys(name for step in steps for one in step.ranks.values() for name in one.inputs):
         sizes = [
             {rank: one.inputs[name].rms for rank, one in step.ranks.items() if name in one.inputs} for step in steps
@@ -123,12 +124,16 @@ def _find_scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
         for rank in sorted(steps[0].ranks, reverse=True):
             times = [_ratio_to_others(size, rank) for size in sizes]
             begin = len(times)
-            while begin and (times[begin - 1] or 1.0) >= _LARGER:
+            while begin and _is_other_scale(times[begin - 1] or 1.0, steps[begin - 1]):
                 begin -= 1
             if len(times) - begin >= _AGAIN:
                 usual = float(np.median([one or 1.0 for one in times[begin:]]))
                 return _make_fault(steps[begin], "scale", name, [rank], usual)
     return None
+
+
+def _is_other_scale(times: float, step: RankedStep) -> bool:
+    return times >= _LARGER or (step.of > 2 and times * _LARGER <= 1)
 
 
 def _ratio_to_others(sizes: Mapping[int, float | None], rank: int) -> float | None:

@@ -190,6 +190,8 @@ def _check_step(steps: Sequence[StepNumbers], place: int, name: str) -> Departur
     if own.zeros > zeros + _MORE_ZEROS:
         after = steps[place + 1 :]
         again = any(_total_norm(one) == 0 for one in (*steps[:place], *after))
+        if _total_norm(now) == 0 and _has_converged(steps[:place]):
+            return None
         if not _does_stay_zero(after, name, zeros) and (_total_norm(now) > 0 or again):
             return None  # an expert without a token comes back, and margins that every sample keeps come again
         return Departure(step=now.step, parameter=name, what="zeros", value=own.zeros, usual=zeros)
@@ -210,6 +212,12 @@ def _does_stay_zero(after: Sequence[StepNumbers], name: str, usual: float) -> bo
     return all(zeros > usual + _MORE_ZEROS for zeros in later)
 
 
+def _has_converged(before: Sequence[StepNumbers]) -> bool:
+    """Return whether all gradients had fallen to a few roundings of the largest ones before they are 0."""
+    norms = [_total_norm(one) for one in before]
+    return max(norms[-_FEW:]) <= _TINY * max(norms)
+
+
 def _does_stay_small(here: Sequence[StepNumbers], name: str, bound: float) -> bool:
     norms = [step.parameters[name].norm for step in here if name in step.parameters][:_FEW]
     return len(norms) >= _AGAIN and float(np.median(norms)) < bound
@@ -225,7 +233,7 @@ def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
         return Departure(
             step=now.step, parameter=name, what="uphill", value=below[name], usual=0.0, parameters=len(below)
         )
-    if place < _FEW:
+    if place < 2:  # a warm-up may begin at next to nothing
         return None
     rates = _find_highest_rates(steps[:place])
     jumped = {
@@ -237,6 +245,8 @@ def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
         return Departure(
             step=now.step, parameter=name, what="rate", value=jumped[name], usual=rates[name], parameters=len(jumped)
         )
+    if place < _FEW:
+        return None
     update, norm = (max(map(measure, steps[:place])) for measure in (_update, _total_norm))
     if not update > 0 or not 0 < _total_norm(now) <= 3 * norm:
         return None
@@ -429,13 +439,22 @@ def _find_tiny_updates(steps: Sequence[StepNumbers]) -> Departure | None:
         step for step in steps if any(one.rate != 0 for one in step.parameters.values()) and _total_norm(step) > 0
     ]
     updates = [_update(step) for step in moving if _is_measured(step)]
-    if len(updates) <= _FEW or max(updates) > _TINY:
+    if len(updates) <= _FEW or max(updates) > _TINY or _is_moved_by_others(steps):
         return None
     first = moving[0]
     name = max(first.parameters, key=lambda one: first.parameters[one].norm)
     return Departure(
         step=first.step, parameter=name, what="tiny", value=float(np.median(updates)), usual=0.0,
         parameters=len(first.parameters),
+    )  # fmt: skip
+
+
+def _is_moved_by_others(steps: Sequence[StepNumbers]) -> bool:
+    """Return whether parameters change that no step of the optimiser moves: it has copies of them in another type."""
+    return any(
+        one.still is not None and one.still < 1
+        and all(step.parameters[name].moved == 0 for step in steps if name in step.parameters)
+        for name, one in steps[-1].parameters.items()
     )  # fmt: skip
 
 
