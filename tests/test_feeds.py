@@ -116,6 +116,12 @@ def test_random_leaves_out_what_has_a_default():
     assert ("inputs_left_out", "'y'") in [(note.code, note.args.get("names")) for note in made.notes]
 
 
+@pytest.mark.parametrize(("dtype", "form"), [("sequence", "[array, array]"), ("map", "{key: value}")])
+def test_what_is_not_made_up_is_told_in_its_form(dtype, form):
+    with fails("'x'", dtype, form):
+        make_feeds([meta("x", dtype, shape=None)])
+
+
 @pytest.mark.parametrize("dtype", ["sequence", "map"])
 def test_an_array_is_no_sequence_and_no_map(dtype, tmp_path):
     """What only a script can give, and a file of arrays was given."""
@@ -205,10 +211,16 @@ def test_saved_feeds_are_plain_numpy_and_reproducible(tmp_path):
 
 def test_values_that_are_no_arrays_survive(tmp_path):
     sequence = [np.ones(2, np.float32), np.zeros((0, 1), ml_dtypes.bfloat16)]
-    path = save_feeds(tmp_path / "a.npz", {"s": sequence, "o": None})
+    path = save_feeds(tmp_path / "a.npz", {"s": sequence, "o": None, "m": {"a": 0.5, "bc": -2.0}, "n": {3: "x"}})
     made = make_feeds(
-        [meta("s", "seq(tensor(float))", None), meta("o", "optional(tensor(float))", None)], source=str(path)
-    )
+        [
+            meta("s", "seq(tensor(float))", None), meta("o", "optional(tensor(float))", None),
+            meta("m", "map", None), meta("n", "map", None),
+        ],
+        source=str(path),
+    )  # fmt: skip
+    assert made.feeds[0]["m"] == {"a": 0.5, "bc": -2.0}
+    assert made.feeds[0]["n"] == {3: "x"}
     assert same(made.feeds[0]["s"], sequence)
     assert made.feeds[0]["o"] is None
     assert any(note.startswith("s: type seq") for note in made.notes)

@@ -156,6 +156,19 @@ def test_a_sequence_that_is_given_is_fed(mode: str, tmp_path: Path) -> None:
     assert (report.inputs[0].dtype, report.inputs[0].shape) == ("sequence", (2,))
 
 
+def test_a_sequence_of_parts_of_unlike_sizes_calibrates(tmp_path: Path) -> None:
+    value = helper.make_tensor_sequence_value_info("s", 1, None)
+    nodes = [
+        helper.make_node("ConcatFromSequence", ["s"], ["joined"], axis=0),
+        helper.make_node("MatMul", ["joined", "w"], ["y"]),
+    ]
+    onnx.save(onnx_models.model(nodes, [value], [onnx_models.value("y")], {"w": small(3, 4)}), tmp_path / "m.onnx")
+    report = precision_debug.compare(
+        tmp_path / "m.onnx", run_mode="ort_int8", inputs={"s": [small(2, 3), small(1, 3)]}
+    )
+    assert 0 < report.outputs[0].relative_l2 < 0.05
+
+
 def test_a_sequence_is_not_made_up(tmp_path: Path) -> None:
     onnx.save(of_a_sequence(), tmp_path / "m.onnx")
     with raises_approved(InputError) as raised:

@@ -12,9 +12,9 @@ from ..reasons import Reason, say, suggest_nearest
 from ..records import InputMeta
 from .dtypes import Array, as_dtype, cast_exactly, dtype_name, is_float, is_integer
 
-__all__ = ["check_names", "check_one", "check_shape", "engine_arrays", "note_left_out"]
+__all__ = ["NO_TENSORS", "check_names", "check_one", "check_shape", "engine_arrays", "note_left_out"]
 
-_NO_TENSORS = {"sequence": "[array, array]", "map": "{key: value}"}
+NO_TENSORS = {"sequence": "[array, array]", "map": "{key: value}"}
 """Inputs that no file of arrays holds, and what a script gives for them."""
 
 
@@ -96,10 +96,10 @@ def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
 def _check_input(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> Any:
     wanted = as_dtype(meta.dtype)
     if wanted is None:
-        if meta.dtype in _NO_TENSORS and hasattr(value, "__array__"):
+        if meta.dtype in NO_TENSORS and hasattr(value, "__array__"):
             raise InputError(
                 f"input '{meta.name}' is a {meta.dtype}, and its value an array", where=where,
-                hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': {_NO_TENSORS[meta.dtype]}}}",
+                hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': {NO_TENSORS[meta.dtype]}}}",
             )  # fmt: skip
         notes.append(say("input_unchecked", name=meta.name, dtype=meta.dtype or "unknown"))
         return value

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import InputError
 from ..reasons import Reason, say
 from ..records import InputMeta
+from .check import NO_TENSORS
 from .dtypes import Array, as_dtype, is_float, is_integer
 
 __all__ = ["Default", "Sized", "as_option", "choose_default_feeds", "choose_sizes", "make_conventional_values"]
@@ -72,7 +73,7 @@ def choose_sizes(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ..
                 raise InputError(
                     f"it is {_kind(meta.dtype)}, not a tensor, and is not made up",
                     where=f"input '{meta.name}'",
-                    hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': [array, array]}}",
+                    hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': {NO_TENSORS[meta.dtype]}}}",
                 )
             raise InputError(
                 "the model does not say its shape", where=f"input '{meta.name}'",

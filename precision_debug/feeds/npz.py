@@ -2,8 +2,8 @@
 
 An array lies under its input's name where the file has one sample set and the name suits a zip entry, otherwise under
 a made-up key. The entry ``__feeds__`` is JSON text: {"version": 1, "sets": [[[name, value], ...], ...]}, where a value
-is {"key": ..., "dtype": ...}, {"sequence": [value, ...]} or {"none": true}. Its dtype restores the types that .npy
-does not know; such an array is stored as unsigned integers of its bits.
+is {"key": ..., "dtype": ...}, {"sequence": [value, ...]}, {"map": [keys, values]} or {"none": true}. Its dtype
+restores the types that .npy does not know; such an array is stored as unsigned integers of its bits.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ def _write(archive: zipfile.ZipFile, sets: Sequence[Feeds]) -> None:
             return {"none": True}
         if isinstance(value, (list, tuple)):
             return {"sequence": [put(name, item, False) for item in value]}
+        if isinstance(value, Mapping):
+            return {"map": [put(name, np.asarray(list(part)), False) for part in (value, value.values())]}
         array = np.asarray(value)
         if array.dtype.kind in "OT":
             array = array.astype(np.str_)
@@ -186,6 +188,8 @@ def _decode(value: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
         return None
     if "sequence" in value:
         return [_decode(item, arrays) for item in value["sequence"]]
+    if "map" in value:
+        return dict(zip(*(_decode(item, arrays).tolist() for item in value["map"]), strict=True))
     return from_plain(arrays[value["key"]], value["dtype"])
 
 

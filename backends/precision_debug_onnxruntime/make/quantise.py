@@ -296,9 +296,9 @@ def _remember(source: Model, change: str, settings: _Settings, feeds: Sequence[F
     file, held = Path(source.path).stat(), hashlib.sha256()
     for feed in feeds if change == "int8" else ():
         for name, value in sorted(feed.items()):
-            array = np.ascontiguousarray(value)
-            held.update(f"{name} {array.dtype} {array.shape} ".encode())
-            held.update(repr(array.tolist()).encode() if array.dtype.kind in "OUS" else array.tobytes())
+            for array in map(np.ascontiguousarray, value if isinstance(value, (list, tuple)) else (value,)):
+                held.update(f"{name} {array.dtype} {array.shape} ".encode())
+                held.update(repr(array.tolist()).encode() if array.dtype.kind in "OUS" else array.tobytes())
     key = (
         str(source.path), file.st_mtime_ns, file.st_size, change, settings.opset, settings.method, settings.op_types,
         settings.activation, settings.weight, as_it_is, held.hexdigest(),
