@@ -21,25 +21,37 @@ from precision_debug.report.model import Verdict
 from precision_debug.run.unseen_inputs import _vary_value
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_a_pass_on_what_calibrated_needs_another_input(tmp_path: Path, gated: bool) -> None:
-    """Gated: a branch is 0 for the input that calibrates, so its range is nothing, and it opens for a smaller one."""
+@pytest.mark.parametrize("behind", ["", "range", "bits"])
+def test_a_pass_on_what_calibrated_needs_another_input(tmp_path: Path, behind: str) -> None:
+    """Behind a gate that is shut for the input that calibrates, so that its range is nothing, and opens for a smaller
+    one: nothing more, or numbers that 8 bits cannot hold beside a large one, whatever calibrates."""
     g = Graph(seed=1)
     values = g.random.uniform(1, 2, size=(4, 16)).astype(np.float32)
     x = g.input("x", values)
     y = g.dense(x, 16, 8, "d")
-    if gated:
+    if behind:
         mean = g.op("MatMul", [x, g.weight("mean", np.full((16, 8), 1 / 16, np.float32))], "mean_of")
         short = g.op("Sub", [g.weight("usual", np.float32(0.95 * values.mean(1).min())), mean], "short")
         opened = g.op("Mul", [g.op("Relu", [short], "gate"), g.weight("much", np.float32(100))], "opened")
+        if behind == "bits":
+            large = g.weight("large", np.float32(1000))
+            beside = g.op("Sub", [g.op("Add", [y, large], "beside"), large], "again")
+            opened = g.op("Mul", [opened, beside], "coarse")
         y = g.op("Add", [y, opened], "sum")
     path = g.save(tmp_path / "m.onnx", [g.op("Identity", [y], "y")])
     report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds)
     notes = [as_reason(note) for note in report.notes if as_reason(note).code == "calibrated_here"]
     assert [note.args["count"] for note in notes] == [2]
-    doubts = [doubt.code for doubt in report.target.doubts]
-    assert doubts == (["off_on_others"] if gated else [])
-    assert report.verdict is (Verdict.INCONCLUSIVE if gated else Verdict.EXPECTED)
+    doubts = {doubt.code: doubt.values for doubt in report.target.doubts}
+    assert [*doubts] == {"": [], "range": ["off_on_others"], "bits": ["off_on_others_kept"]}[behind]
+    assert report.verdict is (Verdict.INCONCLUSIVE if behind else Verdict.EXPECTED)
+    if behind == "range":
+        assert doubts["off_on_others"]["anew"] < 0.5 * doubts["off_on_others"]["there"]
+    if behind == "bits":
+        told = doubts["off_on_others_kept"]
+        assert told["after"] < 0.5 * told["there"] < told["anew"]
+        assert "nodes_to_exclude" in told["option"]
+        assert "beside" in told["option"]
 
 
 @pytest.mark.parametrize(("dtype", "end"), [(np.float16, 6e4), (np.float32, 3.4e38), (np.float64, 1.7e308)])

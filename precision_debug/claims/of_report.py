@@ -34,8 +34,9 @@ _OWN_PROGRAM = frozenset({"", "recording"})
 """What a side's backend is called where a script's hooks, or files, show tensors: nothing says which are final."""
 
 _OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "differs_from_itself": "repeatable",
-             "fails_again": "repeatable", "off_on_others": "unseen_inputs", "only_calibrated": "unseen_inputs",
-             "model_changed": "unchanged"}  # fmt: skip
+             "fails_again": "repeatable", "only_calibrated": "unseen_inputs", "model_changed": "unchanged",
+             **dict.fromkeys(("off_on_others", "off_on_others_kept", "off_on_others_anyway", "off_on_others_untried"),
+                             "unseen_inputs")}  # fmt: skip
 """Which claim a side's own doubt is about, where it is not that it ran as asked."""
 
 

@@ -68,7 +68,7 @@ def _is_answered(claim: Claim, fix: Fix | None) -> bool:
     calibrated."""
     if fix is None or fix.state != "found" or claim.why is None:
         return False
-    if claim.why.code in ("off_on_others", "only_calibrated"):
+    if claim.code == "unseen_inputs":
         return 0 < fix.held_out == fix.held
     if claim.why.code == "sum_overflows":
         kept = {name for unit in fix.kept for name in (*unit.nodes, *unit.tensors)}

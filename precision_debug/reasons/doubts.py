@@ -12,6 +12,12 @@ _MODE = "See the run's notes and the Real Precision column; another mode or devi
 
 _METRIC = "Say with --metric_drop how much worse it may get; search --metric finds what to keep so that it does not."
 
+_ON_OTHERS = (
+    "The target was calibrated on the very input that it is judged on, and is off by {here} there (Rel L2), but"
+    " by up to {there} on {count} other {count:input|inputs}"
+)
+_ON_OTHERS_ZH = "目标正是以所判断的输入校准的，其误差在那里为 {here}（相对 L2），但在另外 {count} 个输入上达 {there}"
+
 DOUBTS: Mapping[str, Wording] = {
     "metric_beyond": Wording(
         "Your metric `{name}` goes from {baseline} to {target} ({samples} {samples:sample|samples}): by more than the"
@@ -40,10 +46,25 @@ DOUBTS: Mapping[str, Wording] = {
         "Read the reasons of the rows, and pair names with --rename.",
     ),
     "off_on_others": Wording(
-        "The target was calibrated on the very input that it is judged on, and is off by {here} there (Rel L2), but"
-        " by up to {there} on {count} other {count:input|inputs}.",
-        "目标正是以所判断的输入校准的，其误差在那里为 {here}（相对 L2），但在另外 {count} 个输入上达 {there}。",
+        _ON_OTHERS + "; calibrated on these too, by {anew} there.",
+        _ON_OTHERS_ZH + "；若也以它们校准，则为 {anew}。",
         "Calibrate on more inputs, all of them like those in use, and use others to judge.",
+    ),
+    "off_on_others_kept": Wording(
+        _ON_OTHERS + "; calibrated on these too, still by {anew}."
+        " With {kept} {kept:operator|operators} left out, by {after}: {option}.",
+        _ON_OTHERS_ZH + "；即使也以它们校准，仍为 {anew}。将 {kept} 个算子排除在外后为 {after}：{option}。",
+        "Leave these operators out: more inputs to calibrate on do not help.",
+    ),
+    "off_on_others_anyway": Wording(
+        _ON_OTHERS + "; calibrated on these too, still by {anew}.",
+        _ON_OTHERS_ZH + "；即使也以它们校准，仍为 {anew}。",
+        "Compare on such inputs (--inputs): the calibration is not what they lack.",
+    ),
+    "off_on_others_untried": Wording(
+        _ON_OTHERS + ".",
+        _ON_OTHERS_ZH + "。",
+        "Compare on such inputs (--inputs), and let others calibrate.",
     ),
     "only_calibrated": Wording(
         "The target was calibrated on all that it was judged on, and there was nothing else to run it on.",

@@ -23,6 +23,12 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Use --atol if integers that far apart are the same to you.": "若相差如此的整数对您没有区别，请使用 --atol。",
     "Calibrate on more inputs, all of them like those in use, and use others to judge.":
         "用更多与实际使用相近的输入校准，并用另外的输入判断。",
+    "Leave these operators out: more inputs to calibrate on do not help.":
+        "请将这些算子排除在外：用更多输入校准无济于事。",
+    "Compare on such inputs (--inputs): the calibration is not what they lack.":
+        "请在此类输入上比较（--inputs）：它们所缺的并非校准。",
+    "Compare on such inputs (--inputs), and let others calibrate.":
+        "请在此类输入上比较（--inputs），并用另外的输入校准。",
     "Give them an output, or a scale, of their own: split the Concat that packs them, or keep it.":
         "给它们单独的输出或单独的比例：拆开把它们拼在一起的 Concat，或保留该 Concat。",
     "Export the model to ONNX.": "为此将模型导出为 ONNX。",

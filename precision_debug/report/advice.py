@@ -122,12 +122,7 @@ def _advise_on_growth(row: Row, comparison: Comparison, precision: str) -> tuple
             ),
         )
     remedy = (
-        Text(
-            "Try it in higher precision first; if it is quantised, check its calibration range and per-channel scales.",
-            "请先提高它的精度；若已量化，请检查校准范围和逐通道缩放。",
-        )
-        if find_promise(precision).short in {"INT8", "FP8"}
-        else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
+        Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
         if is_narrow(precision)
         else Text(
             "The target computes in FP64, which rounds less: compare what both sides compute here.",

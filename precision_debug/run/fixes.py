@@ -34,8 +34,8 @@ from .to_keep import Keepable, find_keepable, format_settings
 from .trials import Trials, run_outputs
 
 __all__ = [
-    "add_repaired_culprit", "list_remedies", "note_kept_in_vain", "prove_by_remedy", "try_fix", "with_agreement",
-    "with_remedy", "withdraw_culprits",
+    "add_repaired_culprit", "count_affordable_sets", "list_remedies", "note_kept_in_vain", "prove_by_remedy", "try_fix",
+    "with_agreement", "with_remedy", "withdraw_culprits",
 ]  # fmt: skip
 
 _MOST = 12
@@ -95,7 +95,7 @@ def try_fix(
         precision=precision, foreign=foreign, of_many=of_many,
     )  # fmt: skip
     regions = isinstance(found, Keepable) and isinstance(found.keep, InRegions)
-    if of_many and _count_affordable_sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
+    if of_many and count_affordable_sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
         return None  # one set of many says nothing
     known = list_remedies(opening, explanation.culprits, base.opening)
     if not isinstance(found, Keepable):
@@ -118,7 +118,7 @@ def try_fix(
         return untried(say("fix_no_outputs"))
     if by_metric and judging.found.passes:
         return None
-    most, work = _count_affordable_sets(spec, subject, target.opening, in_regions=regions)
+    most, work = count_affordable_sets(spec, subject, target.opening, in_regions=regions)
     criterion, allowed = judging.criterion, judging.criterion.allowed
     if of_many and not by_metric and spec.explain != "full":
         most = min(most, _OF_MANY)
@@ -211,7 +211,7 @@ def _is_not_timed(target: OpenSide, subject: Subject) -> bool:
     return simulated or subject.is_step or bool(session.alone) or target.opening.comparer is not None
 
 
-def _count_affordable_sets(
+def count_affordable_sets(
     spec: RunSpec, subject: Subject, opening: Opening, *, in_regions: bool = False
 ) -> tuple[int, int]:
     """Return how many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""

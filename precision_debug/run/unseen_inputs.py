@@ -27,6 +27,7 @@ from .open_pair_run import OpenPair
 from .plan import RunPlan, is_across_frameworks
 from .side import OpenSide
 from .trials import run_outputs
+from .unseen_causes import find_unseen_cause
 
 __all__ = ["calibrates_on_compared", "tell_unseen", "with_variants"]
 
@@ -50,11 +51,18 @@ _TIMES = 3.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Unseen:
-    """here: the error on the input that calibrated; there: on the others. passes: whether all do."""
+    """here: the error on the input that calibrated; there: on the others. passes: whether all do. why: the code of
+    what is told where they do not, with its further values."""
 
     here: float
     there: Sequence[float]
     passes: bool
+    why: tuple[str, Mapping[str, Any]] = ("", {})
+
+    @property
+    def is_off(self) -> bool:
+        """Whether a pass on what calibrated proves little."""
+        return not self.passes and max(self.there) > _TIMES * self.here
 
     @property
     def note(self) -> Reason:
@@ -64,10 +72,9 @@ class _Unseen:
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Why a pass on what calibrated proves little."""
-        if self.passes or max(self.there) <= _TIMES * self.here:
-            return ()
-        values = {"here": self.here, "count": len(self.there), "there": max(self.there)}
-        return (Doubt(code="off_on_others", values=values),)
+        code, more = self.why
+        values = {"here": self.here, "count": len(self.there), "there": max(self.there), **more}
+        return (Doubt(code=code, values=values),) if self.is_off else ()
 
 
 def tell_unseen(work: Comparing, both: OpenPair, subject: Subject, explanation: Explanation | None) -> None:
@@ -75,7 +82,7 @@ def tell_unseen(work: Comparing, both: OpenPair, subject: Subject, explanation: 
     base, target, feed_set = both.base, both.target, work.feed_set
     if subject.is_step or not (feed_set.halved or calibrates_on_compared(base, target, feed_set)):
         return
-    found = _measure_unseen_errors(work.spec, subject, explanation, base, target, feed_set)
+    found = _measure_unseen_errors(work, both, subject, explanation)
     if found is not None:
         work.note(found.note)
         target.doubt(found.doubts)
@@ -92,24 +99,31 @@ def calibrates_on_compared(base: OpenSide, target: OpenSide, feed_set: FeedSet) 
 
 
 def _measure_unseen_errors(
-    spec: RunSpec, subject: Subject, explanation: Explanation | None, base: OpenSide, target: OpenSide,
-    feed_set: FeedSet,
-) -> _Unseen | None:  # fmt: skip
+    work: Comparing, both: OpenPair, subject: Subject, explanation: Explanation | None
+) -> _Unseen | None:
     """None where nothing else can be run."""
-    judging = make_judging(spec, subject, explanation, target.opening.precision)
+    base, target = both.base, both.target
+    judging = make_judging(work.spec, subject, explanation, target.opening.precision)
     if judging is None:
         return None
-    errors, passes = [], True
+    errors, samples, passes = list[float](), list[Sample](), True
     with contextlib.suppress(PrecisionDebugError):
-        for feeds, target_feeds in _make_other_inputs(spec, base, target, feed_set, subject.feeds):
+        for feeds, target_feeds in _make_other_inputs(work.spec, base, target, work.feed_set, subject.feeds):
             values = run_outputs(base.session, feeds, base.opening.label)
             other = Sample(feeds=feeds, target_feeds=target_feeds, values=values)
             got = run_outputs(target.session, target_feeds, target.opening.label)
             found = judging.criterion.judge(other, got)
             errors.append(found.error if found.outputs is None else found.outputs)
+            samples.append(other)
             passes &= found.passes
+    if not errors:
+        return None
     here = judging.found.error if judging.found.outputs is None else judging.found.outputs
-    return _Unseen(here=here, there=errors, passes=passes) if errors else None
+    unseen = _Unseen(here=here, there=errors, passes=passes)
+    if not unseen.is_off:
+        return unseen
+    why = find_unseen_cause(work, both, subject, explanation, judging.criterion, samples, errors)
+    return dataclasses.replace(unseen, why=why)
 
 
 def _make_other_inputs(
