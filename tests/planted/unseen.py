@@ -4,8 +4,8 @@ Each case is one command with its default settings, in a process of its own (in 
 are the exit status, the first culprit, its cause, whoever else is accused, whether the culprits of a narrow type,
 kept in FP32 as the report says, repair the output, and whether sentence, HTML, workbook and JSON tell the same.
 ``BATCH``: first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth,
-fourteenth, fifteenth, sixteenth, seventeenth, eighteenth, nineteenth, twentieth, twentyfirst, twentysecond, where,
-again, or all.
+fourteenth, fifteenth, sixteenth, seventeenth, eighteenth, nineteenth, twentieth, twentyfirst, twentysecond,
+twentythird, where, again, or all.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ BATCHES = {
     "twentieth": ("twentieth_onnx", "twentieth_others", "twentieth_torch"),
     "twentyfirst": ("twentyfirst_onnx", "twentyfirst_narrow", "twentyfirst_others", "twentyfirst_torch"),
     "twentysecond": ("twentysecond_onnx", "twentysecond_narrow", "twentysecond_others", "twentysecond_torch"),
+    "twentythird": ("twentythird_onnx", "twentythird_others", "twentythird_torch"),
 }
 
 
