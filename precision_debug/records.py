@@ -423,6 +423,25 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptAlone:
+    """What is left of an error with one operator in higher precision, as the target itself ran it: no replay.
+
+    mode: its run mode. before, left: relative L2 at the culprit's ``at`` with nothing kept, and with the operator
+    alone. with_readers: with the ``readers`` operators kept too that read what it makes; None: not run."""
+
+    mode: str
+    before: Number
+    left: Number
+    with_readers: Number | None = None
+    readers: int = 0
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether its error takes away some of the others'."""
+        return self.left > self.before
+
+
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
     """An operator that an output's error comes from.
 
@@ -433,7 +452,8 @@ class Culprit:
     evidence has "too"; of the NaN and Inf there, where its error alone makes ``non_finite`` of them. without: relative
     L2 that is left there where all errors but those of the tensors ``left_out`` are put into the baseline's run, and
     with_all with those too; None: not measured. repaired: what is left there when its own error alone is left out, and
-    others_repaired when those of all others are: each as a run gave it, neither scaled nor capped. amplifier: the
+    others_repaired when those of all others are: each as a replay gave it, neither scaled nor capped. kept_alone: what
+    the target itself leaves with it in higher precision; None: not run. amplifier: the
     tensor whose operator made ordinary rounding large, "" where the introduced error is large by itself. fails_first:
     the first tensor out of bounds because of it. keep: what to keep in higher precision, this one among them. inside:
     of a stretch between tensors that both sides show, what its operators make, this one last; inner: the one whose
@@ -457,6 +477,7 @@ class Culprit:
     with_all: Number | None = None
     repaired: Number | None = None
     others_repaired: Number | None = None
+    kept_alone: KeptAlone | None = None
     left_out: tuple[str, ...] = ()
     at: str = ""
     amplifier: str = ""

@@ -14,7 +14,7 @@ from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same, say
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
-from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
+from ..records import Comparison, Culprit, Explanation, KeptAlone, Overlap, Row, Status
 from ..search.fix import ToKeep
 from .fix import UNITS
 from .model import Report, Verdict, count_coverage
@@ -27,12 +27,14 @@ __all__ = [
     "UNITS",
     "are_culprits_harmless",
     "blame",
+    "cancelling_error_sentence",
     "describe_culprit",
     "describe_expectation",
     "diffuse_sentence",
     "group_by_constant",
     "name_ranks",
     "named_culprits",
+    "repairs_sentence",
     "sentence_of",
     "shared_error_sentence",
 ]
@@ -418,13 +420,13 @@ def _repaired_sets_sentence(explanation: Explanation) -> Text:
     whole = format_figure(told[0].whole)
     if len(told) == 1:
         return Text(
-            f"; without the errors of {sizes[0]} of them {lefts[0]} of {whole} would be left",
-            f"；去掉其中 {sizes[0]} 个的误差后仍剩 {lefts[0]}（原为 {whole}）",
+            f"; replayed without the errors of {sizes[0]} of them {lefts[0]} of {whole} would be left",
+            f"；重放中去掉其中 {sizes[0]} 个的误差后仍剩 {lefts[0]}（原为 {whole}）",
         )
     return Text(
-        f"; without the errors of {', '.join(sizes[:-1])} and {sizes[-1]} of them {', '.join(lefts[:-1])} and"
+        f"; replayed without the errors of {', '.join(sizes[:-1])} and {sizes[-1]} of them {', '.join(lefts[:-1])} and"
         f" {lefts[-1]} of {whole} would be left",
-        f"；去掉其中 {'、'.join(sizes)} 个的误差后分别仍剩 {'、'.join(lefts)}（原为 {whole}）",
+        f"；重放中去掉其中 {'、'.join(sizes)} 个的误差后分别仍剩 {'、'.join(lefts)}（原为 {whole}）",
     )
 
 
@@ -454,10 +456,10 @@ def _overlapping_sentence(explanation: Explanation, overlap: Overlap) -> Text:
         why = same("")
     return Text(
         f"Diffuse: no single culprit{why.en}. That of `{name}` alone puts"
-        f" {explanation.at} off by {format_figure(alone)} (all together: {whole}), but without it"
+        f" {explanation.at} off by {format_figure(alone)} (all together: {whole}), but replayed without it"
         f" {format_figure(overlap.without)} would be left; {fewest.en}.",
         f"误差分散，无单一算子可归因{why.zh}：仅 `{name}` 的误差就使 {explanation.at} 的误差为"
-        f" {format_figure(alone)}（全部合计为 {whole}），但去掉它仍剩"
+        f" {format_figure(alone)}（全部合计为 {whole}），但重放中去掉它仍剩"
         f" {format_figure(overlap.without)}；{fewest.zh}。",
     )
 
@@ -537,7 +539,7 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
             who, zhe = ("together they make", "它们共同造成") if with_others else ("alone it makes", "单独即造成")
         english.append(f"{who} {format_percent(culprit.share)} of the {what} at {culprit.at}{more}")
         chinese.append(f"{zhe} {culprit.at} 处{shen} {format_percent(culprit.share)}{duo}")
-    if (repairs := _repairs_sentence(culprit)) is not None:
+    if (repairs := repairs_sentence(culprit)) is not None:
         english.append(repairs.en)
         chinese.append(repairs.zh)
     only = culprit.repaired is not None and not {*culprit.left_out} - {culprit.name}  # told by its repair already
@@ -550,8 +552,8 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
                 ", which all measured errors make in the baseline", "（全部测得误差代入基线所得）"
             )  # fmt: skip
             much, duo = f" instead of {every}{where.en}", f"，而非 {every}{where.zh}"
-        english.append(f"without {whose.en} {culprit.at} would be off by {format_figure(culprit.without)}{much}")
-        chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {format_figure(culprit.without)}{duo}")
+        english.append(f"replayed without {whose.en} {culprit.at} is off by {format_figure(culprit.without)}{much}")
+        chinese.append(f"重放中若无{whose.zh}，{culprit.at} 的误差为 {format_figure(culprit.without)}{duo}")
     if shown not in ("", culprit.name):
         english.append(f"first tensor that fails because of it: {shown}")
         chinese.append(f"因其首先超限的张量：{shown}")
@@ -561,20 +563,25 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     return Text("; ".join(english), "；".join(chinese))
 
 
-def _repairs_sentence(culprit: Culprit) -> Text | None:
-    """Return what is left when it alone is repaired, and when all others are; that they interact where these do not add
-    up."""
-    left, rest, whole = culprit.repaired, culprit.others_repaired, culprit.with_all
+def repairs_sentence(culprit: Culprit) -> Text | None:
+    """Return what is left when it alone is repaired, as the target ran it where it did, and when all others are in a
+    replay; that they interact where these do not add up."""
+    left, rest, whole, ran = culprit.repaired, culprit.others_repaired, culprit.with_all, culprit.kept_alone
     if left is None or rest is None or not whole:
         return None
     one, others, every = (format_figure(error) for error in (left, rest, whole))
+    said = Text("", "") if ran is None else _kept_alone_text(culprit, ran)
+    alone, zhe = (f"repaired alone it leaves {one} there, and ", f"仅修复它则剩 {one}，") if ran is None else ("", "")
     en = (
-        f"with every measured error put into the baseline, {culprit.at} is off by {every}: repaired alone it leaves"
-        f" {one} there, and all others repaired leave {others}"
+        f"{said.en}in a replay{', not run on the engine' * (ran is None)}, with every measured error put into the"
+        f" baseline, {culprit.at} is off by {every}: {alone}all others repaired leave {others}"
     )
     zh = (
-        f"把测得的全部误差代入基线，{culprit.at} 的误差为 {every}：仅修复它则剩 {one}，修复其余全部算子则剩 {others}"
+        f"{said.zh}重放{'（未在引擎上运行）' * (ran is None)}中，把测得的全部误差代入基线，{culprit.at} 的误差为"
+        f" {every}：{zhe}修复其余全部算子则剩 {others}"
     )
+    if ran is not None:
+        return Text(en, zh)
     together = (left**2 + rest**2) / whole**2
     if left > whole:
         en += " (the operators interact: repairing it alone makes it worse)"
@@ -583,6 +590,36 @@ def _repairs_sentence(culprit: Culprit) -> Text | None:
         en += " (the operators interact: their errors do not add up)"
         zh += "（各算子相互影响：误差不是相加的）"
     return Text(en, zh)
+
+
+def _kept_alone_text(culprit: Culprit, ran: KeptAlone) -> Text:
+    """Return what a run of the target with it alone kept is off by, and with what reads it."""
+    left, before = format_figure(ran.left), format_figure(ran.before)
+    en = f"with it alone kept in FP32 a run of {ran.mode} leaves {left} of {before} at {culprit.at}"
+    zh = f"仅将它保留为 FP32 运行 {ran.mode}，{culprit.at} 的误差为 {left}（原为 {before}）"
+    if ran.is_worse:
+        en += " (worse: its error cancels part of the others')"
+        zh += "（更差：它的误差抵消了其他算子的一部分误差）"
+    if ran.with_readers is not None:
+        more = format_figure(ran.with_readers)
+        who = "the operator that reads it" if ran.readers == 1 else f"the {count(ran.readers)} operators that read it"
+        en += f", and {more} with {who} kept too"
+        zh += f"，连同读取它的 {count(ran.readers)} 个算子一起保留则为 {more}"
+    return Text(f"{en}; ", f"{zh}；")
+
+
+def cancelling_error_sentence(culprit: Culprit) -> Text | None:
+    """Say that mending an operator alone makes the error larger, as a run of the target showed; None elsewhere."""
+    ran = culprit.kept_alone
+    if ran is None or not ran.is_worse:
+        return None
+    left, before = format_figure(ran.left), format_figure(ran.before)
+    return Text(
+        f"It is not to be mended alone: its error cancels part of the others', and with it alone kept in FP32 a run of"
+        f" {ran.mode} is off by {left} in place of {before}.",
+        f"不应仅修复它：它的误差抵消了其他算子的一部分误差，仅将它保留为 FP32 运行 {ran.mode}，"
+        f"误差为 {left}（原为 {before}）。",
+    )
 
 
 def shared_error_sentence(culprit: Culprit) -> Text | None:

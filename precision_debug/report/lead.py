@@ -14,6 +14,7 @@ from .advice import list_advice
 from .blame import (
     are_culprits_harmless,
     blame,
+    cancelling_error_sentence,
     describe_culprit,
     diffuse_sentence,
     group_by_constant,
@@ -60,6 +61,8 @@ def lead_sentences(report: Report) -> tuple[Text, ...]:
         who = _minor_culprit_sentence(report, named[0]) or describe_culprit(report, named[0])
         shared = shared_error_sentence(named[0]) if _make_the_error(report, named[0]) else None
         sentences = [_passing_sentence(report), _residual_sentence(named[0], who)] if _is_tolerated(report) else [who]
+        if (cancelling := cancelling_error_sentence(named[0])) is not None:
+            sentences.append(cancelling)
         if shared is not None and report.verdict is Verdict.FAIL:
             sentences.insert(0, shared)
         if (tried := describe_tried(report)) is not None:

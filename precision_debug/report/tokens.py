@@ -106,10 +106,9 @@ def _most_moved_text(tokens: Tokens, effects: TokenEffects) -> Text | None:
     left = Text("", "")
     if most.left is not None:
         left = Text(
-            f"; repaired alone it leaves {format_figure(most.left)} of {format_figure(effects.whole)}, which all"
-            f" operators' own"
-            " errors make in the baseline's run",
-            f"；仅修复它则剩 {format_figure(most.left)}（全部算子自身误差代入基线运行得到"
+            f"; in a replay, repaired alone it leaves {format_figure(most.left)} of {format_figure(effects.whole)},"
+            " which all operators' own errors make in the baseline's run",
+            f"；重放中仅修复它则剩 {format_figure(most.left)}（全部算子自身误差代入基线运行得到"
             f" {format_figure(effects.whole)}）",
         )
     within = Text(

@@ -25,7 +25,7 @@ from ..onnx.removed_activations import Removed, map_wrongly_removed
 from ..protocols import Feeds, Hook, Operators, PutsKnown, Replace, Replacer, Session
 from ..reasons import Reason, say
 from ..reasons.ways import NO_WAY
-from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
+from ..records import UNFUSED, Doubt, Explanation, KeptAlone, Operator, Row, Status
 from ..search.fix import ToKeep
 from ..settings.options import parse_variants
 from .configurations import with_configurations
@@ -320,13 +320,18 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
     if scaled is not None and scaled.state == "mended":
         work.journal.write(events.KeepFound(to_keep=scaled))
         return
+    alone = dict[str, KeptAlone]()
     kept = try_fix(
         work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
         foreign=subject.two_files or is_across_frameworks(both.base.opening, both.target.opening),
         begun=lambda known: work.journal.write(events.KeepFound(to_keep=known)),
-        on_stage=lambda stage: work.journal.write(events.Stage(text=stage)),
+        on_stage=lambda stage: work.journal.write(events.Stage(text=stage)), on_alone=alone.update,
     )  # fmt: skip
+    if alone:
+        told = tuple(dataclasses.replace(one, kept_alone=alone.get(one.name)) for one in explanation.culprits)
+        explanation = dataclasses.replace(explanation, culprits=told)
+        work.journal.write(events.Explained(explanation=explanation))
     if scaled is not None and (kept is None or kept.state != "mended"):
         kept = scaled  # no module mends it either
     refuted = withdraw_culprits(explanation, kept)

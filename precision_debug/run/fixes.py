@@ -20,8 +20,8 @@ from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Executed, Feeds, InRegions, Remedy, Session
 from ..reasons import Reason, as_reason, say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, Overlap, RunSpec
-from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, TradePoint
+from ..records import Culprit, Explanation, KeptAlone, Overlap, RunSpec
+from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, SearchRequest, ToKeep, TradePoint
 from ..search.offer import FixRule, gives_up_most
 from ..search.ranking import rank_groups
 from .answers import labels_by_sample
@@ -34,8 +34,8 @@ from .to_keep import Keepable, find_keepable, format_settings
 from .trials import Trials, run_outputs
 
 __all__ = [
-    "add_repaired_culprit", "count_affordable_sets", "list_remedies", "note_kept_in_vain", "prove_by_remedy", "try_fix",
-    "with_agreement", "with_remedy", "withdraw_culprits",
+    "add_repaired_culprit", "count_affordable_sets", "is_kept", "list_remedies", "note_kept_in_vain", "prove_by_remedy",
+    "try_fix", "with_agreement", "with_remedy", "withdraw_culprits",
 ]  # fmt: skip
 
 _MOST = 12
@@ -58,6 +58,9 @@ _EXPLAINED = 3
 """Sets up to which a model is small enough for one more comparison that is explained: it runs the model some tens of
 times, each time with another error in it."""
 
+_PART_ALONE = 4
+"""Part of the sets that may be run, up to which culprits are kept alone besides."""
+
 _REMEDIES = 4
 """Known remedies that are run, each like a set."""
 
@@ -77,12 +80,14 @@ def try_fix(
     spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
     folder: Path, *, sample: int, again: CompareAgain | None, foreign: bool,
     begun: Callable[[ToKeep], None], on_stage: Callable[[Reason], None] = lambda _stage: None,
+    on_alone: Callable[[Mapping[str, KeptAlone]], None] = lambda _kept: None,
 ) -> ToKeep | None:  # fmt: skip
     """Return what to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
 
     Both sessions are open, and have run. folder: for what is written meanwhile. sample: which of the feeds the subject
     is of. again: what comes of one more comparison with further settings of the target's; None: there can be none.
     begun: told what is known of a fix while sets are run, in case the run ends in that. on_stage: told of each set.
+    on_alone: told what the target leaves with single culprits kept, by name.
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
     feeds = feed_set.for_target().feeds
@@ -160,6 +165,9 @@ def try_fix(
         )  # fmt: skip
         begun(_note_untried(found, say("fix_ended")))
         kept = _keep_operators(finder, explanation, opening.precision)
+        full = spec.explain == "full"
+        more = 0 if finder.stopped or (regions and not full) else most if full else most // _PART_ALONE
+        on_alone(_keep_each_alone(finder, explanation.culprits, judging, more))
     mended = kept is not None and kept.state == "mended"
     ran = _run_in_turn(
         opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
@@ -183,6 +191,71 @@ def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str)
         )
     except PrecisionDebugError as error:
         return _note_untried(finder.keepable, say("fix_failed", detail=str(error)))
+
+
+def _keep_each_alone(
+    finder: FixFinder, culprits: Sequence[Culprit], judging: Judging, most: int
+) -> dict[str, KeptAlone]:  # fmt: skip
+    """Return, for each culprit of whose repair a replay tells, what the target leaves with that operator alone kept;
+    of one that does not halve the error so, with what reads it kept, too.
+
+    In a replay errors are put into the baseline's run, and what they make there of each other need not be what they
+    make on the engine. most: sets that may be run besides those of the search."""
+    keepable, found = finder.keepable, dict[str, KeptAlone]()
+
+    def left(kept: Kept, one: Culprit, before: float) -> float | None:
+        nonlocal most
+        trials = _judging_only(finder.trials, one.at)
+        ran = finder.seen.get(kept) if trials.criterion == judging.criterion and not trials.calibrates else None
+        if ran is None and most > 0:
+            most, ran = most - 1, trials.run(keepable.units.keys(kept), [judging.first], timed=False)
+        if ran is None or not is_kept(ran, finder.rule.was, before, frozenset(one.inside or (one.name,))):
+            return None
+        return ran.sizes[0] if math.isfinite(ran.sizes[0]) else None
+
+    for one in culprits:
+        if one.repaired is None or one.at not in judging.criterion.pairs:
+            continue
+        own = keepable.makers(one.inside or (one.name,))
+        before = _judging_only(finder.trials, one.at).criterion.judge(judging.first, judging.got).error
+        if not own or not math.isfinite(before) or not _makes_only(keepable, own, one):
+            continue
+        if (alone := left(own, one, before)) is not None:
+            found[one.name] = KeptAlone(mode=finder.trials.mode, before=before, left=alone)
+    for one in culprits:
+        told = found.get(one.name)
+        if told is None or told.left <= HALF * told.before:
+            continue
+        own = keepable.makers(one.inside or (one.name,))
+        around = own | keepable.around([one.name])
+        if around != own and (with_readers := left(around, one, told.before)) is not None:
+            found[one.name] = dataclasses.replace(told, with_readers=with_readers, readers=len(around - own))
+    return found
+
+
+def _judging_only(trials: Trials, at: str) -> Trials:
+    """Return the same trials, which judge one output by its relative L2."""
+    asked = trials.criterion
+    only = dataclasses.replace(
+        asked, asked=SearchRequest(), metric=None, check=None, pairs={at: asked.pairs[at]}, bounds={}, lost={}
+    )  # fmt: skip
+    return Trials(trials.opening, trials.keeping, only, trials.feeds, trials.folder, ran=True)
+
+
+def _makes_only(keepable: Keepable, units: Kept, culprit: Culprit) -> bool:
+    """Return whether units are kept operator by operator, or hold no other one: a type or a module may hold many."""
+    made = {meta.node or meta.name for unit in units for meta in keepable.units.units[unit].metas}
+    return keepable.keep.unit == "operator" or len(made) <= len(culprit.inside or (culprit.name,))
+
+
+def is_kept(found: Evaluation, was: Executed | None, before: float, names: frozenset[str]) -> bool:
+    """Return whether an engine kept what it was told to, as far as its count of operators in low precision tells.
+
+    Who ran in float all the while (a Log between two quantised tensors) leaves the count as it is when kept."""
+    if was is None or found.executed is None:
+        return False
+    counted = was.names is None or not names.isdisjoint(name for made in was.names for name in made)
+    return found.executed.low < was.low if counted else found.error != before
 
 
 def _find_shrink_deadline(target: OpenSide, spec: RunSpec) -> float:
@@ -263,12 +336,8 @@ def note_kept_in_vain(
     errors = [one.error for _, one in sets if one.error is not None]
     if not works or not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
         return found
-    if was is None or any(one.executed is None for _, one in sets):
-        return found  # the engine does not tell whether it kept them
-    # Who ran in float all the while (a Log between two quantised tensors) leaves the count as it is when kept.
-    counted = was.names is None or not names.isdisjoint(name for made in was.names for name in made)
-    if any(one.executed.low >= was.low if counted else one.error == before for _, one in sets if one.executed):
-        return found  # the engine did not keep them
+    if not all(is_kept(one, was, before, names) for _, one in sets):
+        return found  # or the engine does not tell whether it did
     told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
     if told.error is None or LITTLE * told.error < before:
         return found
