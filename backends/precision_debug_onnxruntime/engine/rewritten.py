@@ -142,12 +142,14 @@ def _only(
     """Return the transposition of the model's that leads to a shape; None where there is none, or several that differ.
 
     Those that move only axes of size 1 otherwise give the same array and are one; a size that both shapes call alike is
-    at the same place in both.
+    at the same place in both. So is a size that both know as a number: what lets one of the graphs tell an axis (the
+    channels of a weight) lets the other one, too.
     """
     perms = [perm for perm in together if _fits(mine, theirs, perm)]
     if mine is None or theirs is None or not perms:
         return None
     perms = [perm for perm in perms if _alike(mine, theirs, perm)] or perms
+    perms = [perm for perm in perms if _known_alike(mine, theirs, perm)] or perms
     if len({tuple(axis for axis in perm if theirs[axis] != 1) for perm in perms}) > 1:
         return None
     return min((perm for perm in perms if perm in own), default=None)
@@ -157,6 +159,12 @@ def _alike(mine: _Shape, theirs: _Shape, perm: tuple[int, ...]) -> bool:
     """Return whether each size that has one name in both shapes stays that one."""
     both = {size for size in mine if isinstance(size, str) and not _MADE_UP.match(size)} & set(theirs)
     return all(size not in both or size == theirs[axis] for size, axis in zip(mine, perm, strict=True))
+
+
+def _known_alike(mine: _Shape, theirs: _Shape, perm: tuple[int, ...]) -> bool:
+    """Return whether the same axes of both shapes are numbers, one at least."""
+    pairs = [(isinstance(size, int), isinstance(theirs[axis], int)) for size, axis in zip(mine, perm, strict=True)]
+    return any(one for one, _ in pairs) and all(one == two for one, two in pairs)
 
 
 def _turns(nodes: Iterable[Any]) -> set[tuple[int, ...]]:
