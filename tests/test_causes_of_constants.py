@@ -110,6 +110,26 @@ def test_what_is_wrong_in_a_quantised_file_is_said(
     assert "computes in FP32 too" not in sentence
 
 
+@pytest.mark.parametrize(("size", "code"), [(64, "saturation"), (1024, "coarse")])
+def test_a_range_is_blamed_where_a_wider_one_of_as_many_steps_helps(tmp_path: Path, size: int, code: str) -> None:
+    """Two numbers of many are cut off: a range that holds them loses more of the others than it gives back."""
+    files = []
+    for quantised in (False, True):
+        g = Graph(seed=3)
+        values = g.random.normal(size=(size, 256)).astype(np.float32)
+        values[3, 5], values[7, 9] = 300, -300
+        h = g.op("Mul", [g.input("x", values), g.weight("w", np.ones((1, 256), np.float32))], "h")
+        if quantised:
+            ends = [g.weight("s", np.float32(5 / 127)), g.weight("z", np.array(0, np.int8))]
+            h = g.op("DequantizeLinear", [g.op("QuantizeLinear", [h, *ends], "h_q"), *ends], "h_d")
+        files.append(g.save(tmp_path / f"{quantised}.onnx", [g.op("Relu", [h], "y")]))
+    report = precision_debug.compare(
+        files[1], baseline_model=files[0], run_mode="ort_fp32", baseline="ort_fp32", inputs=g.feeds
+    )  # fmt: skip
+    assert report.explanation is not None
+    assert report.explanation.culprits[0].cause == code
+
+
 def test_two_runs_of_a_file_that_is_wrong_begin_with_that(tmp_path: Path) -> None:
     g = Graph(seed=9)
     report = precision_debug.compare(

@@ -197,15 +197,19 @@ def _undo_underflow(case: Case, evidence: Evidence) -> Array | None:
 
 
 def _undo_saturation(case: Case, evidence: Evidence) -> Array | None:
-    """Return the range widened, where the baseline's own values are beyond it: not what a ruined input made of them."""
+    """Return the range widened with the type's steps, where the baseline's own values are beyond it: not what a ruined
+    input made of them."""
     limit, numbers = evidence["limit"], case.subject.row_of[case.name].comparison
     above = evidence["largest"] > limit
     if numbers is not None and numbers.base.min is not None and numbers.base.max is not None:
         really = numbers.base.max > limit if above else numbers.base.min < limit
         if not really:
             return case.wrong
-    at = np.isclose(case.wrong, limit, rtol=1e-6, atol=0)
-    return _restore_elements(case, at & (case.exact > limit if above else case.exact < limit))
+    finite, steps = case.wrong[np.isfinite(case.wrong)], steps_of(case.narrow)
+    ends = float(finite.min()), float(finite.max())
+    held = _restore_elements(case, np.isin(case.wrong, ends) & (np.clip(case.exact, *ends) != case.exact))
+    wide = (max(0.0, case.exact.max()) - min(0.0, case.exact.min())) / steps if steps else 0.0
+    return held + np.rint(case.exact / wide) * wide - case.exact if wide else held  # and all others are rounded to it
 
 
 def _shift(case: Case, evidence: Evidence) -> Array | None:
