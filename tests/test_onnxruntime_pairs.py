@@ -216,6 +216,21 @@ PARTS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("labels", "status"),
+    [(["b", "c", "a"], Status.PASS), (["b", "c", "d"], Status.FAIL), (["b", "a", "c"], Status.FAIL)],
+)
+def test_a_value_under_another_key_is_not_its_value(labels: list[str], status: Status, tmp_path: Path) -> None:
+    kind = PARTS["map of strings"][1]
+    for name, own in (("base", ["b", "c", "a"]), ("m", labels)):
+        node = helper.make_node("ZipMap", ["p"], ["out"], domain="ai.onnx.ml", classlabels_strings=own)
+        onnx.save(with_parts([node], kind), tmp_path / f"{name}.onnx")
+    report = precision_debug.compare(
+        tmp_path / "m.onnx", run_mode="ort_fp32", baseline="ort_fp32", baseline_model=tmp_path / "base.onnx"
+    )
+    assert [row.status for row in report.outputs] == [status]
+
+
 @pytest.mark.parametrize("mode", ["ort_opt", "ort_int8_dynamic", "onnx_ref"])
 @pytest.mark.parametrize("case", PARTS)
 def test_sequences_and_maps_are_compared_by_element(case: str, mode: str, tmp_path: Path) -> None:

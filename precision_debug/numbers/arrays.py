@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,25 @@ from ..errors import BackendError
 from ..records import Comparison, TensorStats, Tolerance
 from .blocks import Array, with_both_parts
 
-__all__ = ["HostComparer", "as_array", "measure_distance", "measure_span"]
+__all__ = ["HostComparer", "MapValues", "as_array", "measure_distance", "measure_span"]
 
 
 # Whatever a framework calls a tensor, as a numpy array.
 
 _BYTES = {1: "uint8", 2: "uint16"}
+
+
+class MapValues(np.ndarray[Any, Any]):
+    """Values of maps that have the same keys, along the last axis in the order of these."""
+
+    keys: tuple[Any, ...] = ()
+
+    def under(self, known: Sequence[Any]) -> Array:
+        """Return the values without those whose keys the other side has not: they are not the others' values, and the
+        two have other sizes. Where all of the other's keys are here, as they are."""
+        array = np.asarray(self)
+        told = not self.keys or set(known) <= set(self.keys)
+        return array if told else array[..., [key in known for key in self.keys]]
 
 
 def as_array(tensor: Any, *, name: str = "") -> Array:
@@ -63,7 +76,13 @@ def _join_elements(value: Any) -> Array:
     if not parts:
         return np.zeros(0, np.float32)
     if len({part.shape for part in parts}) == 1:
-        return np.stack(parts)
+        made, keys = np.stack(parts), {getattr(part, "keys", ()) for part in parts}
+        if isinstance(value, Mapping) and made.ndim == 1:
+            keys = {tuple(sorted(value))}
+        if len(keys) == 1 and (known := keys.pop()):
+            made = made.view(MapValues)
+            made.keys = known
+        return made
     rank = max(part.ndim for part in parts)
     parts = [part.reshape((1,) * (rank - part.ndim) + part.shape) for part in parts]
     room = np.max([part.shape for part in parts], axis=0)

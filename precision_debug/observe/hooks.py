@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..numbers import judge
-from ..numbers.arrays import HostComparer
+from ..numbers.arrays import HostComparer, MapValues
 from ..numbers.born import make_infinite
 from ..numbers.cores import count_cores_of_each
 from ..numbers.merged import drop_totals
@@ -129,6 +129,7 @@ class SaveBaseline:
         self._keys = _Names()
         self._tensors: list[_Seen] = []
         self._types: dict[str, str] = {}
+        self.map_keys: dict[str, tuple[Any, ...]] = {}
         self._alone: set[str] = set()
         self._turns = Turns() if merge else None
         self._late: set[str] = set()
@@ -172,6 +173,8 @@ class SaveBaseline:
         else:
             self._tensors.append((key, op_type, self.comparer.dtype(value), tuple(value.shape)))
         self._types[key] = op_type
+        if isinstance(value, MapValues):
+            self.map_keys[key] = value.keys
         if self._wanted is not None and not self._wanted(key):
             self._alone.add(key)
         return key, value
@@ -342,6 +345,8 @@ class CheckTarget:
         rival = self._alignment.rivals.get(key) if self._alignment is not None else None
         known = self._alignment is None or pair is not None
         base = self.baseline.store.get(base_name) if known and rival is None else None
+        if isinstance(value, MapValues):
+            value = value.under(self.baseline.map_keys.get(base_name, value.keys))
         if base is None:
             reason = self._why_alone(key, base_name, rival)
 
