@@ -643,8 +643,10 @@ def test_a_device_or_property_that_is_not_there_is_one_line(tmp_path: Path) -> N
     path = saved(onnx_models.mlp(), tmp_path)
     with pytest.raises(BackendUnavailable, match="no device NPU7"):
         opened(path, "ov_opt", {}, device="NPU7")
-    with pytest.raises(BackendError, match="could not compile"):
+    with pytest.raises(UsageError, match=r"--option NO_SUCH_PROPERTY: .*Unsupported property"):
         opened(path, "ov_opt", {}, config={"NO_SUCH_PROPERTY": "1"})
+    with pytest.raises(UsageError, match=r"--option EXECUTION_MODE_HINT: .*PERFORMANCE"):
+        opened(path, "ov_opt", {}, config={"EXECUTION_MODE_HINT": "FASTEST"})
     with pytest.raises(UsageError, match="the run mode decides"):
         opened(path, "ov_opt_fp32", {}, config={"INFERENCE_PRECISION_HINT": "bf16"})
 
@@ -655,7 +657,9 @@ def test_openvinos_own_properties_reach_the_target_alone(tmp_path: Path) -> None
     report = precision_debug.compare(path, run_mode="ov_opt", **own)
     assert report.exit_status == 0
     assert report.spec.options["INFERENCE_PRECISION_HINT"] == "f32"
-    assert any("FP32" in note for note in report.target.notes)
+    assert [note.code for note in report.target.notes if "FP32" in note] == ["openvino.given"]
+    left_open = precision_debug.compare(path, run_mode="ov_opt", EXECUTION_MODE_HINT="ACCURACY")
+    assert "openvino.chose" in [note.code for note in left_open.target.notes]
 
 
 def test_the_ir_against_the_onnx_and_onnx_runtime(tmp_path: Path) -> None:

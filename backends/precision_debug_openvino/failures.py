@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 
-from precision_debug.errors import BackendError, ModelError, shorten, translate_errors
+from precision_debug.errors import BackendError, ModelError, PrecisionDebugError, UsageError, shorten, translate_errors
 
 from .reasons import say
 
@@ -31,11 +32,17 @@ def reading(path: str) -> AbstractContextManager[None]:
     )
 
 
-def building(path: str, mode: str) -> AbstractContextManager[None]:
-    """Around compiling a model: BackendError for what OpenVINO raises."""
-    return translate_errors(
-        path, lambda error: BackendError(f"OpenVINO could not compile it for {mode} ({to_one_line(error)})", where=path)
-    )
+def building(path: str, mode: str, properties: Collection[str] = ()) -> AbstractContextManager[None]:
+    """Around compiling a model: BackendError for what OpenVINO raises, UsageError where that names a property of the
+    user's."""
+
+    def translate(error: BaseException) -> PrecisionDebugError:
+        told = to_one_line(error)
+        if name := next((one for one in properties if one in told), ""):
+            return UsageError(f"OpenVINO refuses it ({told})", where=f"--option {name}")
+        return BackendError(f"OpenVINO could not compile it for {mode} ({told})", where=path)
+
+    return translate_errors(path, translate)
 
 
 def running(path: str, mode: str) -> AbstractContextManager[None]:

@@ -202,7 +202,7 @@ class Maker:
         return self._compile(clone, (), ends)
 
     def _compile(self, model: Any, taps: Sequence[Key], ends: Sequence[Key] = ()) -> Built:
-        with building(self.path, self.mode):
+        with building(self.path, self.mode, self.properties):
             compiled = self.core.compile_model(model, self.device, self._config())
             request = compiled.create_infer_request()
             return Built(compiled=compiled, request=request, taps=tuple(taps), ends=tuple(ends))

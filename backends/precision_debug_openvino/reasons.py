@@ -68,6 +68,10 @@ REASONS = Catalogue("openvino", {
         "OpenVINO 在该设备上自行选择了 {precision}（INFERENCE_PRECISION_HINT）；其各层：{layers}。",
         "Use ov_opt_fp32 to see it in float32, or set INFERENCE_PRECISION_HINT where the model is deployed.",
     ),
+    "given": Wording(
+        "INFERENCE_PRECISION_HINT is {precision}, as it was given; its layers: {layers}.",
+        "INFERENCE_PRECISION_HINT 按给定为 {precision}；其各层：{layers}。",
+    ),
     "kept": Wording(
         "keep_fp32: the {all} {all:layer that holds|layers that hold} these operators {all:runs|run} in float32.",
         "keep_fp32：含有这些算子的 {all} 个层以 float32 运行。", _HOME,

@@ -33,15 +33,18 @@ __all__ = ["OpenVinoSession"]
 
 
 def _note_precision(
-    asked: str, hint: str, layers: Sequence[Layer], keep: Collection[str]
+    asked: str, hint: str, layers: Sequence[Layer], keep: Collection[str], given: Collection[str]
 ) -> tuple[str, list[Reason], Sequence[Doubt]]:  # fmt: skip
-    """Return what the precision that was asked for, or left open, came to: the type, notes and doubts."""
+    """Return what the precision that was asked for, or left open, came to: the type, notes and doubts.
+
+    given: the user's own properties, of which the engine's choice may be one.
+    """
     arithmetic, notes, counts = "", [], precision_counts(layers)
     found = ", ".join(f"{name} {number}" for name, number in counts.most_common())
     if not asked:
         name = precision_name(hint)
         arithmetic = {"BF16": "bfloat16", "FP16": "float16"}.get(name, "float32")
-        notes.append(say("chose", precision=name, layers=found))
+        notes.append(say("given" if "INFERENCE_PRECISION_HINT" in given else "chose", precision=name, layers=found))
     if keep:
         kept = [layer for layer in layers if set(keep) & set(layer.ops)]
         wide = [layer for layer in kept if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
@@ -101,7 +104,9 @@ class OpenVinoSession:
         self._plain = self._maker.plain()
         self._layers = self._plain.layers(self._graph.rank)
         hint = str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
-        self.arithmetic, notes, self.doubts = _note_precision(self._maker.precision, hint, self._layers, self._keep)
+        self.arithmetic, notes, self.doubts = _note_precision(
+            self._maker.precision, hint, self._layers, self._keep, self._maker.properties
+        )
         self._said |= dict.fromkeys(notes)
 
     def _listing(self) -> None:
