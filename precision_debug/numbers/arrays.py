@@ -80,8 +80,9 @@ def _join_elements(value: Any) -> Array:
         if isinstance(value, Mapping) and made.ndim == 1:
             keys = {tuple(sorted(value))}
         if len(keys) == 1 and (known := keys.pop()):
-            made = made.view(MapValues)
-            made.keys = known
+            under = made.view(MapValues)
+            under.keys = known
+            return under
         return made
     rank = max(part.ndim for part in parts)
     parts = [part.reshape((1,) * (rank - part.ndim) + part.shape) for part in parts]
