@@ -44,7 +44,8 @@ def _note_precision(
     if not asked:
         name = precision_name(hint)
         arithmetic = {"BF16": "bfloat16", "FP16": "float16"}.get(name, "float32")
-        notes.append(say("given" if "INFERENCE_PRECISION_HINT" in given else "chose", precision=name, layers=found))
+        by_user, by_engine = say("given", precision=name, layers=found), say("chose", precision=name, layers=found)
+        notes.append(by_user if "INFERENCE_PRECISION_HINT" in given else by_engine)
     if keep:
         kept = [layer for layer in layers if set(keep) & set(layer.ops)]
         wide = [layer for layer in kept if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
