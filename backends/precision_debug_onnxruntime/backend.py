@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["OnnxRuntimeBackend"]
 
 _LEVEL = "graph_optimization_level"
+_LOWER = ("EXTENDED", "BASIC", "ORT_DISABLE_ALL")
 
 add_schemas(read_schemas)
 
@@ -159,7 +160,7 @@ class OnnxRuntimeBackend:
         if not recipe(spec.mode).optimise:
             return {}
         given = setting(spec.options, "config")
-        levels = {f"--option {_LEVEL}={level}": {"config": {**given, _LEVEL: level}} for level in ("EXTENDED", "BASIC")}
+        levels = {f"--option {_LEVEL}={level}": {"config": {**given, _LEVEL: level}} for level in _LOWER}
         return {} if _LEVEL in given else levels
 
     def keep(self, spec: SessionSpec) -> OrtKeep | None:

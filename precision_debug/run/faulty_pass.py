@@ -6,16 +6,20 @@ import dataclasses
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from .. import explain
 from ..errors import BackendCrash, BackendError, ModelError, NothingToQuantise, PrecisionDebugError
+from ..explain.criteria import HALF
 from ..explain.ladder import StageExplanation as Bisected
 from ..explain.ladder import explain as bisected
 from ..explain.units import BEYOND
-from ..numbers.arrays import measure_distance
+from ..numbers.arrays import as_array, measure_distance
 from ..numbers.number_types import PRECISIONS, is_narrow
-from ..protocols import Feeds, Rung, Switch
+from ..protocols import Feeds, Hook, Rung, Switch
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
@@ -53,15 +57,16 @@ def with_faulty_pass(
         return explanation
     named = explanation.culprits
     # a pass that computes the same in another order rounds elsewhere: what makes that large is not a fault of the pass
-    own = (one for one in named if CAUSES[one.cause].is_its_own)
+    own = (one for one in named if CAUSES[one.cause].is_its_own or CAUSES[one.cause].one_switch)
     guilty = tuple(one for one in own if not CAUSES[one.cause].of_processor)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
-    unexplained = any(CAUSES[one.cause].by_a_pass for one in guilty)
+    unexplained = tuple(one.name for one in guilty if CAUSES[one.cause].by_a_pass)
     if not asked and (_count_work(subject, target) > _WORK or (is_narrow(target.precision) and not unexplained)):
         return explanation
     try:
-        found = _bisect_passes(explanation, subject, target, feeds, tuple(sets), quick=not asked)
+        trials = _Trials(subject, target, feeds, tuple(sets), unexplained)
+        found = _bisect_passes(explanation, trials, quick=not asked)
     except PrecisionDebugError:
         return explanation  # the finished comparison is not lost for it
     return explanation if found is None else _with_cause(explanation, subject, target, guilty, *found)
@@ -81,66 +86,126 @@ def count_file_bytes(target: Opening) -> int:
 
 
 def _bisect_passes(
-    explanation: Explanation, subject: explain.Subject, target: Opening, feeds: Feeds, sets: tuple[Feeds, ...],
-    *, quick: bool,
-) -> tuple[Bisected, float, float, Rebuilt] | None:  # fmt: skip
-    """Return what must be off, and the error of the worst output with every pass on and with these off."""
-    ladder = target.capabilities.ladder
-    wanted = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
-    before = _error_of_worst_output(subject.outputs, wanted)
+    explanation: Explanation, trials: _Trials, *, quick: bool
+) -> tuple[Bisected, Rebuilt, Rebuilt] | None:
+    """Return what must be off, and what comes of the target with every pass on and with these off.
+
+    A level at which the engine changes nothing is run first, where it has one: where that mends nothing, no pass does.
+    """
+    subject, target = trials.subject, trials.target
+    ladder, cautious = target.capabilities.ladder, target.capabilities.cautious
+    before = trials.compared
     allowed = explain.bound_of(explanation, target.precision)
-    if ladder is None or before <= allowed:
+    if ladder is None or before.error <= allowed:
+        return None
+    levels = list(cautious.cautiously(target.spec).values()) if cautious is not None else []
+    if levels and _find_bound(trials.run(levels[-1]), before, allowed) is None:
         return None
     rung = Rung(name=target.spec.mode, mode=target.spec.mode)
     op_types = [meta.op_type for meta in subject.targets.values()]
     for switch in ladder.switches(target.spec, rung, op_types):
         if switch.needs or (quick and not switch.quick):
             continue
-        tried: dict[str, Rebuilt] = {}
-
-        def rebuilt(options: Mapping[str, Any], tried: dict[str, Rebuilt] = tried) -> Rebuilt:
-            key = repr(sorted(options.items()))
-            if key not in tried:
-                tried[key] = _rebuild_target(subject, target, options, feeds, sets)
-            return tried[key]
-
-        most = rebuilt(switch.options(switch.items)).error
-        bound = allowed if most <= allowed else 2 * most
-        if most > allowed and not most * _FEWER < before:
+        bound = _find_bound(trials.run(switch.options(switch.items)), before, allowed)
+        if bound is None:
             continue
 
         def passes(options: Mapping[str, Any], bound: float = bound) -> bool:
-            return rebuilt(options).error <= bound
+            tried = trials.run(options)
+            return tried.error <= bound and (bound <= allowed or tried.mends(before))
 
         found = bisected(switch, passes)
         if found.found:
-            best = rebuilt(switch.options(found.off))
-            return found, before, best.error, best
+            return found, before, trials.run(switch.options(found.off))
     return None
+
+
+def _find_bound(without: Rebuilt, before: Rebuilt, allowed: float) -> float | None:
+    """Return what the worst output may be off by with passes off, of what it is without any; None where that is no
+    mend: something else is off too, and neither is it little, nor do those who compute something else go with it."""
+    if without.error <= allowed:
+        return allowed
+    times = 1 / HALF if before.there and without.mends(before) else _FEWER
+    mends = without.error * times < before.error
+    return min(2 * without.error, math.sqrt(without.error * before.error)) if mends else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rebuilt:
-    """error: of the worst output, relative L2; inf where it did not run. tensors: what it lists."""
+    """error: of the worst output, relative L2; inf where it did not run. there: that of each tensor that was asked for
+    and is seen. tensors: what it lists."""
 
     error: float
+    there: Mapping[str, float] = dataclasses.field(default_factory=dict)
     tensors: tuple[TensorMeta, ...] = ()
 
+    def mends(self, before: Rebuilt) -> bool:
+        """Return whether the first of these, whose error is made by nobody in front of it, loses half of it."""
+        first = next(iter(before.there), "")
+        return not first or self.there.get(first, math.inf) <= HALF * before.there[first]
 
-def _rebuild_target(
-    subject: explain.Subject, target: Opening, options: Mapping[str, Any], feeds: Feeds, sets: tuple[Feeds, ...]
-) -> Rebuilt:  # fmt: skip
-    spec = dataclasses.replace(target.spec, options={**without_saving(target.spec.options), **options})
-    try:
-        session = dataclasses.replace(target, spec=spec, comparer=None).open(sets)
+
+class _Trials:
+    """Runs the target with passes off, each set once. names: those at which the error is measured, beside outputs."""
+
+    def __init__(
+        self, subject: explain.Subject, target: Opening, feeds: Feeds, sets: tuple[Feeds, ...], names: Collection[str]
+    ) -> None:  # fmt: skip
+        self.subject, self.target = subject, target
+        self._feeds, self._sets = feeds, sets
+        self._names = {subject.row_of[name].target_name: name for name in names if name in subject.row_of}
+        self._known: dict[str, Rebuilt] = {}
+
+    @cached_property
+    def _base(self) -> Mapping[str, Any]:
+        """What the baseline has at these names; takes a run of it."""
+        found: dict[str, Any] = {}
+        if self._names:
+            self.subject.baseline.run(self.subject.feeds, _keep_in(found), frozenset(self._names.values()))
+        return found
+
+    @cached_property
+    def compared(self) -> Rebuilt:
+        """The target as it was compared."""
+        rows = {name: self.subject.row_of[name].relative_l2 for name in self._names.values()}
+        there = {name: error for name, error in rows.items() if error is not None}
+        return Rebuilt(error=self._measure_outputs(self.subject.target_outputs), there=there)
+
+    def run(self, options: Mapping[str, Any]) -> Rebuilt:
+        """Return what comes of the target with these options."""
+        key = repr(sorted(options.items()))
+        if key not in self._known:
+            self._known[key] = self._run(options)
+        return self._known[key]
+
+    def _run(self, options: Mapping[str, Any]) -> Rebuilt:
+        target = self.target
+        spec = dataclasses.replace(target.spec, options={**without_saving(target.spec.options), **options})
         try:
-            outputs = session.run(feeds)
-            named = {subject.partner.get(name, name): one for name, one in outputs.items()}
-            return Rebuilt(error=_error_of_worst_output(subject.outputs, named), tensors=tuple(session.tensors))
-        finally:
-            session.close()
-    except PrecisionDebugError:
-        return Rebuilt(error=math.inf)
+            session = dataclasses.replace(target, spec=spec, comparer=None).open(self._sets)
+            try:
+                seen: dict[str, Any] = {}
+                listed = {meta.name for meta in session.tensors}
+                names = frozenset(listed & {*self._names, *self._names.values()})
+                outputs = session.run(self._feeds, *((_keep_in(seen), names) if names else ()))
+                own = {self._names.get(name, name): one for name, one in seen.items()}
+                there = {name: measure_distance(one, own[name]) for name, one in self._base.items() if name in own}
+                return Rebuilt(error=self._measure_outputs(outputs), there=there, tensors=tuple(session.tensors))
+            finally:
+                session.close()
+        except PrecisionDebugError:
+            return Rebuilt(error=math.inf)
+
+    def _measure_outputs(self, outputs: Mapping[str, Any]) -> float:
+        named = {self.subject.partner.get(name, name): one for name, one in outputs.items()}
+        return _error_of_worst_output(self.subject.outputs, named)
+
+
+def _keep_in(found: dict[str, Any]) -> Hook:
+    def keep(_op_type: str, name: str, value: Any, /) -> None:
+        found.setdefault(name, np.array(as_array(value, name=name)))
+
+    return keep
 
 
 def _error_of_worst_output(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
@@ -150,9 +215,10 @@ def _error_of_worst_output(base: Mapping[str, Any], target: Mapping[str, Any]) -
 
 def _with_cause(
     explanation: Explanation, subject: explain.Subject, target: Opening, guilty: tuple[Culprit, ...], found: Bisected,
-    before: float, after: float, best: Rebuilt,
+    before: Rebuilt, best: Rebuilt,
 ) -> Explanation:  # fmt: skip
-    """The pass is the cause of the first culprit that it can be; without one, of the output that is worst.
+    """The pass is the cause of the first culprit whose error goes with it, which stands for all such; where none was
+    looked at, of the first that it can be; without one, of the output that is worst.
 
     Where the error is no more than what rounding everywhere makes of this model, the pass only rounds elsewhere.
     """
@@ -160,22 +226,27 @@ def _with_cause(
     # the integers of one file are rounded alike on both sides: only what falls to the neighbouring step is usual
     times = _STEPS if subject.same_integers else BEYOND
     small = bool(usual) and actual is not None and actual <= times * (usual or 0.0)
-    if guilty and is_narrow(target.precision) and guilty[0].cause == "other_arithmetic":
-        small = False  # no rounding makes what that operator is off by
-    cause = "pass_rounding" if small or _is_one_step(subject, before) else "faulty_pass"
+    gone_too = {name for name, error in before.there.items() if best.there.get(name, math.inf) <= HALF * error}
+    first = next((one for one in guilty if one.name in gone_too), guilty[0] if guilty else None)
+    if first is not None and first.cause == "other_arithmetic":  # no rounding makes what that operator is off by
+        small = small and not is_narrow(target.precision) and "left" not in first.evidence
+    cause = "pass_rounding" if small or _is_one_step(subject, before.error) else "faulty_pass"
     gone, new = _describe_replaced(best.tensors, subject.targets.values())
-    blamed = guilty[0].name if guilty else explanation.at
+    blamed = first.name if first is not None else explanation.at
     made_of = subject.row_of[blamed].target_op_type if blamed in subject.row_of else ""
     gone, new = gone or "the same operators", new or f"{made_of} {blamed}".strip()
     evidence: dict[str, Any] = {
-        "passes": " and ".join(found.off), "before": before, "after": after, "runs": found.runs,
+        "passes": " and ".join(found.off), "before": before.error, "after": best.error, "runs": found.runs,
         "of": len(found.switch.items), "replaced": gone, "instead": new, "paste": found.snippet,
         "option": format_switch_option(target, found.switch, found.off),
     }  # fmt: skip
-    if guilty:
-        first, rest = guilty[0], explanation.culprits
+    if first is not None:
         culprit = dataclasses.replace(first, cause=cause, evidence=evidence, keep=(first.name,), amplifier="")
-        return dataclasses.replace(explanation, culprits=tuple(culprit if one is first else one for one in rest))
+        told = [culprit if one is first else one for one in explanation.culprits
+                if one is first or one.name not in gone_too]  # fmt: skip
+        if cause == "faulty_pass":  # without it most of the error is gone
+            told.sort(key=lambda one: one is not culprit)
+        return dataclasses.replace(explanation, culprits=tuple(told))
     name = explanation.at or next(iter(subject.outputs), "")
     row = subject.row_of.get(name)
     if row is None:

@@ -13,7 +13,7 @@ from precision_debug.reasons import suggest_nearest
 
 from ..settings import ATTRIBUTES
 
-__all__ = ["configure"]
+__all__ = ["configure", "is_read"]
 
 _WHERE = "--option config"
 
@@ -43,7 +43,7 @@ def configure(options: Any, given: Mapping[str, str], *, optimise: str) -> None:
                 raise _make_refusal(name, text, "write 1 or 0")
             setattr(options, name, _FLAGS[text.lower()])
         else:
-            if not name.startswith("ep.") and not _is_read(name):
+            if not name.startswith("ep.") and not is_read(name):
                 known = suggest_nearest(name, ATTRIBUTES) or "onnxruntime_session_options_config_keys.h lists them"
                 raise UsageError(f"this ONNX Runtime reads no '{name}'", where=_WHERE, hint=known)
             try:
@@ -69,7 +69,7 @@ def _make_refusal(name: str, text: str, hint: str) -> UsageError:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_read(name: str) -> bool:
+def is_read(name: str) -> bool:
     """Return whether the name stands in ONNX Runtime's libraries: it takes any entry, and tells nobody which it
     reads."""
     from onnxruntime.capi import onnxruntime_pybind11_state

@@ -17,6 +17,7 @@ from precision_debug.safety import own_process
 
 from .. import modes
 from ..settings import setting
+from .own_options import is_read
 
 __all__ = ["Optimisers", "passes_of", "switches"]
 
@@ -35,6 +36,9 @@ _RULES = (
 )  # fmt: skip
 _RULE_BASED = "RuleBasedTransformer"
 
+_ENTRY = "optimization.disable_specified_optimizers"
+"""What other languages than Python switch them off with, of the releases that know it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisers:
@@ -50,7 +54,9 @@ class Optimisers:
         return {"disabled_optimizers": [*self.before, *off]}
 
     def snippet(self, off: Collection[str]) -> str:
-        return f"onnxruntime.InferenceSession(model, disabled_optimizers={[*self.before, *off]})"
+        names = [*self.before, *off]
+        entry = f"  # other languages: session config entry {_ENTRY}={';'.join(names)}" if is_read(_ENTRY) else ""
+        return f"onnxruntime.InferenceSession(model, disabled_optimizers={names}){entry}"
 
 
 def switches(spec: SessionSpec) -> tuple[Optimisers, ...]:
@@ -69,9 +75,11 @@ def switches(spec: SessionSpec) -> tuple[Optimisers, ...]:
 
 
 def _with_rules(names: Sequence[str]) -> tuple[str, ...]:
-    """A transformer made of rules stands for them, and comes after them: it is the answer where none of them is."""
+    """The last that is applied comes first, so that of two that only together change the result the later is told: what
+    the earlier makes alone is right. A transformer made of rules stands for them, and comes after them: it is the
+    answer where none of them is."""
     based = [name for name in names if name.endswith(_RULE_BASED)]
-    return (*(_RULES if based else ()), *based, *(name for name in names if name not in based))
+    return (*(name for name in reversed(names) if name not in based), *(_RULES if based else ()), *based)
 
 
 def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
