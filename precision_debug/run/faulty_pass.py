@@ -57,8 +57,9 @@ def with_faulty_pass(
         return explanation
     named = explanation.culprits
     # a pass that computes the same in another order rounds elsewhere: what makes that large is not a fault of the pass
-    own = (one for one in named if CAUSES[one.cause].is_its_own or CAUSES[one.cause].one_switch)
-    guilty = tuple(one for one in own if not CAUSES[one.cause].of_processor)
+    known = {one.cause: CAUSES[one.cause] for one in named}
+    own = (one for one in named if known[one.cause].is_its_own or one.cause == "tf32")  # which its size alone tells
+    guilty = tuple(one for one in own if not known[one.cause].of_processor)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
     unexplained = tuple(one.name for one in guilty if CAUSES[one.cause].by_a_pass)
