@@ -15,13 +15,14 @@ import onnx_models
 import pytest
 from approval import begins_approved, holds_approved, is_approved
 
+import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import BackendError, UsageError
 from precision_debug.products.search.sweep import Mode, Speed, Sweep, find_pareto_front, run
 from precision_debug.products.search.sweep.plot import draw_svg
 from precision_debug.products.search.sweep.run import parse_modes, report_file_name
 from precision_debug.products.search.sweep.sentences import list_sentences, tone_of
-from precision_debug.products.search.sweep.speed import _runs
+from precision_debug.products.search.sweep.speed import _runs, measure_speed
 from precision_debug.products.search.sweep.table import format_cell, list_heads, list_lines
 from precision_debug.products.search.sweep.write import as_table, as_text, write
 from precision_debug.records import Doubt, ModelFiles, RunSpec
@@ -403,3 +404,11 @@ def test_the_size_of_a_model_is_that_of_its_external_weights_too(location: str, 
     name, size = _runs(tmp_path / "empty", ModelFiles(model_file=str(path)))
     assert name == "m.onnx"
     assert size == path.stat().st_size + weights.nbytes
+
+
+def test_what_a_child_is_told_is_no_model(tmp_path: Path) -> None:
+    """An engine that writes no model runs the user's own; the child's job lies in a file beside it."""
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    report = precision_debug.compare(tmp_path / "m.onnx", run_mode="onnx_ref")
+    speed = measure_speed(report.spec, seconds=0.01)
+    assert (speed.file, speed.size) == ("m.onnx", (tmp_path / "m.onnx").stat().st_size)

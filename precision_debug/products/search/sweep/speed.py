@@ -38,8 +38,10 @@ def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: P
 def measure_in_child(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
     """Return what the child process does."""
     spec = decode(RunSpec, job["spec"])
+    made = folder / "models"  # beside the job's own files
+    made.mkdir()
     try:
-        return encode(measure_here(spec, batch=job["batch"], seconds=job["seconds"], folder=folder))
+        return encode(measure_here(spec, batch=job["batch"], seconds=job["seconds"], folder=made))
     except PrecisionDebugError:
         raise
     except Exception as error:  # of an engine, or of what it was fed
