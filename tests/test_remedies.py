@@ -118,6 +118,9 @@ def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() 
         found = with_remedy(own, (other, keeps))
         assert found is not None
         assert (found.unit, found.beside) == ("operator", (other,))
+    most = dataclasses.replace(kept("mended", 0.02), keys=tuple("abcdefghi"), of=10)
+    assert with_remedy(most, (remedy, True)).unit == ENGINE_OPTION  # one setting that gives up no more, and leaves less
+    assert with_remedy(dataclasses.replace(most, after=0.005), (remedy, True)).unit == "operator"
     assert with_remedy(kept("lessened", 0.4), (lessens, False)).unit == ENGINE_OPTION
     assert with_remedy(kept("none", 0.9), (remedy, True)) == remedy
     assert with_remedy(None, (remedy, False)) == remedy

@@ -95,7 +95,7 @@ def _open_session(
 
     def open_of(running: Model, some: Sequence[Entry], notes: tuple[Reason, ...], opened: Opening) -> OrtSession:
         return OrtSession(
-            model=running, source=source, entries=some, runtime=runtime, notes=notes, opened=opened,
+            model=running, source=source, made=model, entries=some, runtime=runtime, notes=notes, opened=opened,
             versions={"onnxruntime": ort.__version__, "device": find_processor()},
             arithmetic=_find_arithmetic(recipe, settings), on_device=on_device,
         )  # fmt: skip

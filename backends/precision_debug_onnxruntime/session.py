@@ -50,6 +50,7 @@ class OrtSession:
         *,
         model: Model,
         source: Model,
+        made: Model,
         entries: Sequence[Entry],
         runtime: Runtime,
         notes: Sequence[Reason],
@@ -76,6 +77,7 @@ class OrtSession:
         self._by_name = {entry.meta.name: entry for entry in self._entries}
         self._constants = FileOperators(model)
         self._source = FileOperators(source)
+        self._made = FileOperators(made)
 
     @property
     def by_threads(self) -> tuple[str, ...]:
@@ -111,6 +113,11 @@ class OrtSession:
     def stored(self, name: str) -> Stored | None:
         """See protocols.find_stored."""
         return self._constants.find_quantised(name)
+
+    @property
+    def scales(self) -> Mapping[str, tuple[Any, Any]]:
+        """See protocols.find_file_scales. As the mode made them, whatever ONNX Runtime's optimiser folds."""
+        return self._made.scales
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

@@ -23,6 +23,7 @@ from ..numbers.number_types import PRECISIONS, QUANTISED, find_promise
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Introduced
+from .broken_scales import find_broken_scale
 from .casts import find_cast_cause
 from .criteria import HALF
 from .effects import measure_growth
@@ -128,6 +129,8 @@ def find_cause(
     found = alone.found[name]
     keep = (name, amplifier) if amplifier else (name,)
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
+    if broken := find_broken_scale(subject, alone, name):
+        return "broken_scale", broken, (name,)
     case = _make_case(subject, alone, name, exact, wrong) if subject.two_files else None
     difference = find_file_difference(subject, name, case)
     if difference := difference or (find_constant_behind(case) if case is not None else {}):

@@ -12,7 +12,7 @@ from .subject import Subject
 from .undo import LEFT, Case, run_with
 from .units import steps_of
 
-__all__ = ["UNUSED", "find_coarse_scale", "find_probability_steps", "measure_left_with"]
+__all__ = ["TURNS", "UNUSED", "find_coarse_scale", "find_probability_steps", "measure_left_with"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -132,7 +132,7 @@ def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Arra
         if found is None:
             continue
         reads = [read for read in found.reads if read]
-        turns = found.op_type in _TURNS
+        turns = found.op_type in TURNS
         for read, (scale, zero) in found.scales.items():
             before = is_result and (turns or read not in reads)
             source = name if before else partner.get(read, read if read in inside else "")
@@ -141,7 +141,7 @@ def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Arra
         waiting += [(read, is_result and turns) for read in reads if read not in partner]
 
 
-_TURNS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+TURNS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 """Operators that turn numbers into integers or back, and compute nothing else."""
 
 _FEW_OPERATORS = 32

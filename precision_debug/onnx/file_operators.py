@@ -12,7 +12,7 @@ from ..records import Operator, Stored
 from .constants import read_held
 from .graph import iterate_graphs
 from .model import Model
-from .scales import read_node_scales
+from .scales import QUANTISED, read_node_scales
 from .types import with_defaults
 
 __all__ = ["FileOperators"]
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 _WHOLE = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 """Operators of whole numbers, and the place of the weight that they read; its scale and zero point come next."""
 
-_PARTS = ("_quantized", "_scale", "_zero_point")
+_PARTS = (QUANTISED, "_scale", "_zero_point")
 """What ONNX Runtime's quantisers call the integers of a constant, their scale and zero point, behind its name."""
 
 
@@ -137,6 +137,12 @@ class FileOperators:
         """Return the same of what it makes and a QuantizeLinear reads: an engine may make both one operator."""
         behind = (self._quantisers[name] for name in node.output if name in self._quantisers)
         return {name: held for quantiser in behind for name, held in self._read_scales(quantiser).items()}
+
+    @functools.cached_property
+    def scales(self) -> dict[str, tuple[Array, Array]]:
+        """Of all that the file holds in few bits (see ``_name_scales``)."""
+        nodes = (node for inner in iterate_graphs(self._graph) for node in inner.node)
+        return dict(pair for node in nodes for pair in _name_scales(node, self._read_scales(node), self.get).items())
 
     @functools.cached_property
     def _quantisers(self) -> dict[str, Any]:
@@ -266,6 +272,16 @@ def _spread_blocks(array: Array | None, block: int, axis: int, shape: tuple[int,
     if array is None or array.ndim != len(shape):
         return np.zeros(()) if array is None else array
     return np.asarray(np.repeat(array, block, axis=axis)[tuple(map(slice, shape))])
+
+
+def _name_scales(node: Any, held: dict[str, tuple[Array, Array]], get: Callable[[str], Array | None]) -> dict[str, Any]:
+    """Return scale and zero point of a node's tensors by the names of the codes, of the floats that these are made of
+    or become, and of the constant that ONNX Runtime's quantisers made them of. held: by those of the codes."""
+    if node.op_type in {"QuantizeLinear", "DequantizeLinear"} and node.input[0] in held:
+        held[node.output[0]] = held[node.input[0]]
+    elif node.op_type == "MatMulNBits" and (step := get(node.input[2])) is not None:
+        held = {node.input[1].rpartition("_Q")[0] or node.input[1]: (step, np.zeros((), np.uint8))}
+    return {name.removesuffix(QUANTISED): one for name, one in held.items()}
 
 
 def _first_three(names: Any) -> tuple[str, str, str]:

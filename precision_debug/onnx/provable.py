@@ -14,7 +14,7 @@ from ..reasons import Reason, list_some, say
 from .constants import Constants
 from .graph import Scope, iterate_scopes, read_attribute
 from .model import Model
-from .scales import MOVERS, Scale, read_node_scales
+from .scales import MOVERS, Scale, find_broken, read_node_scales
 
 __all__ = ["prove_faults"]
 
@@ -220,9 +220,9 @@ def _iterate_makers(file: _File, name: str, made: Mapping[str, Scale]) -> Iterat
 
 def _read_grid(constants: Constants, of: Scale) -> tuple[Array, Array, float] | None:
     """Return scales, zero points, and the share of a scale that is half a step at the end of the type; None where that
-    is no constant."""
+    is no constant, or no scale at all."""
     scale, zero = constants.get(of.scale), constants.get(of.zero_point) if of.zero_point else np.uint8(0)
-    if scale is None or zero is None or of.block:
+    if scale is None or zero is None or of.block or find_broken(scale).any():
         return None
     steps = 2.0 ** (8 * zero.dtype.itemsize)
     each = np.atleast_1d(scale.astype(np.float64)).reshape(-1)

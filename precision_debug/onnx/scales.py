@@ -6,12 +6,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .graph import read_attribute, split_words
 
-__all__ = ["MOVERS", "Scale", "find_named_scales", "find_scales", "read_node_scales"]
+__all__ = ["MOVERS", "QUANTISED", "Scale", "find_broken", "find_named_scales", "find_scales", "read_node_scales"]
 
 _SMALL = 1024
-_QUANTISED = "_quantized"
+QUANTISED = "_quantized"
+"""What onnxruntime.quantization puts behind a constant's name for its integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,13 @@ class Scale:
     def code(self) -> str:
         """A code that is equal for equal scales."""
         return self.value.hex() or self.scale
+
+
+def find_broken(scale: Any) -> Any:
+    """Return which of some scales are 0, NaN, Inf, or below the normal numbers of float32, where a quotient overflows:
+    no number has a place on such a grid."""
+    size = np.abs(np.asarray(scale).astype(np.float64))
+    return ~(np.isfinite(size) & (size >= np.finfo(np.float32).tiny))
 
 
 # operator: (position of the quantised value, of its scale, of its zero point); the output stands last, at -1
@@ -97,7 +107,7 @@ def find_named_scales(graph: Any) -> dict[str, tuple[str, str]]:
     there = {tensor.name: tensor for tensor in graph.initializer}
     found = {}
     for name in there:
-        stem = name.removesuffix(_QUANTISED)
+        stem = name.removesuffix(QUANTISED)
         scale, zero = there.get(f"{stem}_scale"), there.get(f"{stem}_zero_point")
         if stem != name and scale is not None and zero is not None and not (scale.dims and list(scale.dims) != [1]):
             found[name] = scale.name, zero.name

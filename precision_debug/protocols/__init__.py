@@ -76,6 +76,7 @@ __all__ = [
     "WeightKeeper",
     "Workbench",
     "demand",
+    "find_file_scales",
     "find_stored",
     "is_line",
     "is_switch",
@@ -150,6 +151,7 @@ if TYPE_CHECKING:
         Replacer,
         Session,
         TellsOtherwise,
+        find_file_scales,
         find_stored,
         keeps_own,
         progress_to,
@@ -185,7 +187,7 @@ __getattr__ = make_lazy_exports(
         ),
         "session": (
             "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session "
-            "TellsOtherwise find_stored keeps_own progress_to takes_attributes tell"
+            "TellsOtherwise find_file_scales find_stored keeps_own progress_to takes_attributes tell"
         ),
         "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },

@@ -148,6 +148,13 @@ def find_stored(session: Session, name: str) -> Stored | None:
     return found
 
 
+def find_file_scales(session: Session) -> Mapping[str, tuple[Any, Any]]:
+    """Return scale and zero point of all that the session's own file holds in few bits, whoever made that file, by the
+    names of the codes and of the floats; {} where that is not known."""
+    found: Mapping[str, tuple[Any, Any]] = getattr(session.replacer, "scales", {})
+    return found
+
+
 def takes_attributes(session: Session) -> bool:
     """Return whether a session's operators compute by other attributes where ``TellsOtherwise`` has them."""
     return bool(getattr(session.replacer, "takes_attributes", False))

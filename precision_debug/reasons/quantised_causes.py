@@ -114,6 +114,28 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "fits": _FIGURE,
         },
     ),
+    "broken_scale": Cause(
+        undone=Wording("with a sound scale in its place", "若换为正常的比例"),
+        en="a scale that holds no number", zh="无法表示任何数的比例",
+        fails="always",
+        do="Give it a finite scale above 0 (calibrate on inputs over which it varies, or by another method), or leave"
+           " the operator in float.",
+        do_zh="给它一个大于 0 的有限比例（用能使其变化的输入校准，或换一种方法），或将该算子保留为浮点。",
+        why=Wording(
+            "`{from}` is quantised to {type} with a scale of {scale}, on which no number has a place",
+            "`{from}` 以比例 {scale} 量化为 {type}，任何数都无法由其表示",
+        ),
+        instead={
+            "weight": Wording(
+                "its constant {weight} is quantised to {type} with a scale of {scale}, on which no number has a place",
+                "其常量 {weight} 以比例 {scale} 量化为 {type}，任何数都无法由其表示",
+            ),
+        },
+        behind={"count": Wording(" ({count} of {scales} scales)", "（{scales} 个比例中的 {count} 个）")},
+        evidence={
+            "from": _TEXT, "weight": _TEXT, "type": _TEXT, "scale": _TEXT, "count": _COUNT, "scales": _COUNT,
+        },
+    ),
     "reads_rounded": Cause(
         undone=Wording("with what it reads not rounded", "若其读取的数不舍入"),
         en="it rounds what it reads to 8 bits", zh="它将读取的数舍入到 8 位",

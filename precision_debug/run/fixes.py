@@ -466,8 +466,9 @@ def _run_in_turn(
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
     """Choose between a kept set and a remedy: return what is offered first, with the other beside it.
 
-    What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error. An
-    accusation that a kept set refutes stands with that set.
+    What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error; of two
+    that keep, the set, unless it gives up most of the low precision and leaves no less. An accusation that a kept set
+    refutes stands with that set.
 
     found: what is pasted, and whether it keeps operators wider."""
     remedy, keeps = found or (None, False)
@@ -476,7 +477,8 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
     if kept.state not in ("mended", "lessened"):
         return remedy if kept.in_vain is None else kept
     if kept.state == remedy.state == "mended":
-        first = not keeps
+        most = gives_up_most(kept.was, kept.still, len(kept.keys), kept.of)
+        first = not keeps or (most and (remedy.after or 0.0) <= (kept.after or 0.0))
     else:
         better = kept.state != "mended" and (remedy.after or 0.0) < (kept.after or 0.0)
         first = remedy.state == "mended" or better

@@ -15,7 +15,7 @@ import numpy as np
 from precision_debug.numbers.narrowing import narrow_values
 from precision_debug.numbers.narrowing import round_values as rounded_to
 from precision_debug.onnx.file_operators import FileOperators
-from precision_debug.onnx.scales import Scale
+from precision_debug.onnx.scales import Scale, find_broken
 from precision_debug.onnx.types import numpy_dtype
 
 from .tensor_list import Entry
@@ -120,10 +120,10 @@ class _Grid:
 
 
 def _find_grid(scale: Scale, constants: FileOperators, rank: int, dtype: Any = None) -> _Grid | None:
-    """None where the scale is computed."""
+    """None where the scale is computed, or none of a tensor's numbers has a place on it."""
     step = constants.get(scale.scale)
     zero = constants.get(scale.zero_point) if scale.zero_point else None
-    if step is None or (scale.zero_point and zero is None) or scale.block:
+    if step is None or (scale.zero_point and zero is None) or scale.block or find_broken(step).any():
         return None
     kind = np.dtype(dtype if dtype is not None else (zero.dtype if zero is not None else np.uint8))
     if kind.kind not in "iu" and not kind.name.startswith("float8"):

@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.onnx.graph import copy_but, iterate_subgraphs, list_outer_reads
+from precision_debug.onnx.file_operators import FileOperators
+from precision_debug.onnx.graph import copy_but, iterate_graphs, iterate_subgraphs, list_outer_reads
 from precision_debug.onnx.model import Model
+from precision_debug.onnx.scales import find_broken
 from precision_debug.onnx.types import elem_of
 
 from .taps import DOMAIN, put_of
@@ -85,6 +87,7 @@ class _Builder:
         self.kind = kind
         self.exchanging = exchanging
         self.renamed: dict[str, str] = {}
+        self.copies: Mapping[str, str] = {}
 
     def graph(self, graph: Any, key: Any, loops: bool) -> None:
         """Rewrite one graph's nodes in place."""
@@ -113,6 +116,8 @@ class _Builder:
                         nodes.append(self._tap(_MARKER, Tap(event="enter", loop=inside)))
                     self.graph(inner, inside, node.op_type in {"Loop", "Scan"})
             kept = _copy_of(node)
+            for place, name in enumerate(kept.input):
+                kept.input[place] = self.copies.get(name, name)
             shares = self.writing and node.op_type in _SHARE_MEMORY and reads[node.input[0]] > 1
             if shares and any(one.meta.dtype in _COPIED for one in self.by_key.get((key, node.output[0]), ())):
                 nodes.append(_make_copy(kept))
@@ -199,6 +204,7 @@ def insert_taps(
 
     proto = copy_but(model.proto, graph="initializer")
     builder = _Builder(entries, session, lending, writing, "DeviceTap" if on_device else "Tap", exchanging)
+    builder.copies = _find_broken_copies(model) if writing else {}
     builder.graph(proto.graph, (), False)
     if writing:
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros(0, np.int64), _NO_SHAPE))
@@ -236,3 +242,19 @@ def _make_copy(node: Any) -> Any:
     copied = helper.make_node("Expand", [node.input[0], _NO_SHAPE], [own], name=own)
     node.input[0] = own
     return copied
+
+
+def _find_broken_copies(model: Model) -> dict[str, str]:
+    """Return tensors that ONNX Runtime dequantises once more for a further reader, each with the first of its kind,
+    where their scale makes NaN of all: what is put in place of the first is then for all of its readers."""
+    constants = FileOperators(model)
+    first: dict[tuple[Any, ...], str] = {}
+    found: dict[str, str] = {}
+    for node in (node for graph in iterate_graphs(model.proto.graph) for node in graph.node):
+        if node.op_type == "DequantizeLinear":
+            said = *node.input, *sorted(one.SerializeToString() for one in node.attribute)
+            one = first.setdefault(said, node.output[0])
+            scale = constants.get(node.input[1]) if one != node.output[0] else None
+            if scale is not None and find_broken(scale).any():
+                found[node.output[0]] = one
+    return found
