@@ -356,3 +356,31 @@ def test_a_flag_of_a_fused_attention_is_told_beside_one_that_is_written_out(caus
     assert (name.split(" (")[0], base, target, first.evidence["left"] < 1e-3) == (
         "is_causal", str(causal), str(not causal), True
     )
+
+
+LOSS = """
+import torch
+
+def net():
+    torch.manual_seed(0)
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(16, 16)
+        def forward(self, x):
+            return torch.tanh(self.a(x)).square().mean() / %s
+    return Net(), (torch.linspace(-1, 1, 96).reshape(6, 16),)
+"""
+
+
+def test_what_an_attribute_makes_of_a_number_of_no_axis_is_undone(tmp_path: Path) -> None:
+    """A scalar loss: an attribute of the operator that makes it is exchanged as that of any other."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    for name, parts in (("base", 4), ("target", 1)):
+        (tmp_path / f"{name}.py").write_text(LOSS % parts)
+    report = precision_debug.compare(
+        tmp_path / "target.py:net", baseline_model=tmp_path / "base.py:net", run_mode="torch_fp32",
+        baseline="torch_fp32",
+    )  # fmt: skip
+    assert report.explanation is not None
+    assert [(one.name, told(one)[1:]) for one in report.explanation.culprits] == [("div", ["4", "1"])]

@@ -27,6 +27,7 @@ from planted import (
     twentieth_others,
     twentyfirst_others,
     twentysecond_others,
+    twentythird_others,
 )
 from planted.fourteenth_others import LOOPS, Loop
 from torch import nn
@@ -38,6 +39,7 @@ from precision_debug.products.training.training_faults import (
     count_steps_with_band,
     find_first_departure,
     find_not_given,
+    find_restart,
     find_untrained,
 )
 from precision_debug.recording.training_log import ParameterNumbers, StepNumbers, read_log
@@ -232,8 +234,11 @@ def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: p
 
 def _loops_of_blind_batches() -> list[Any]:
     found = [pytest.param(one, id=one.name) for one in LOOPS]
-    # The sign's loop has a test of its own: a norm that grows out of its band.
-    last = [one for one in twentysecond_others.LOOPS if one.name != "gradients_of_the_other_sign_in_one_layer"]
+    # Two loops have a test of their own: a norm that grows out of its band, and a rate that may be meant to restart.
+    last = [
+        one for one in (*twentysecond_others.LOOPS, *twentythird_others.LOOPS)
+        if one.name not in ("gradients_of_the_other_sign_in_one_layer", "rate_of_the_beginning_after_a_resume")
+    ]  # fmt: skip
     for one in (*fifteenth_others.LOOPS, *sixteenth_others.LOOPS, *seventeenth_others.LOOPS,
                 *eighteenth_others.LOOPS, *nineteenth_others.LOOPS, *twentieth_others.LOOPS,
                 *twentyfirst_others.LOOPS, *last):  # fmt: skip
@@ -462,6 +467,29 @@ def test_what_the_optimiser_was_not_given_is_told(tmp_path: Path, capsys: pytest
     assert "o.weight" in capsys.readouterr().out
     adversaries(tmp_path / "two")
     assert find_not_given(read_log(tmp_path / "two")) is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "wanted"),
+    [
+        ([0.3 * 0.79 ** (step if step < 12 else step - 12) for step in range(20)], (12, 1)),
+        ([0.1 * 0.5 ** (step % 6) for step in range(20)], (6, 3)),
+        ([0.1, 0.05, 0.0, 0.1, 0.1], (3, 1)),
+        ([1e-9, *(0.01 * step for step in range(1, 20))], None),  # a warm-up
+        ([0.1, 0.09, 0.08, 0.09, 0.1], None),
+        ([0.1, 0.1, 0.01, 0.01, 0.001], None),
+    ],
+)
+def test_a_rate_that_begins_anew_is_told_and_no_fault(rates: list[float], wanted: tuple[int, int] | None) -> None:
+    """A resume that loses the schedule's state, or a schedule that is meant to restart: the log cannot tell which."""
+    own = {"zeros": 0.0, "below": 0.0, "broken": 0, "size": 1.0, "norm": 0.5}
+    steps = [StepNumbers(step=step, parameters={"w": ParameterNumbers(rate=rate, **own)})
+             for step, rate in enumerate(rates)]  # fmt: skip
+    found = find_restart(steps)
+    assert (found and (found.step, found.count)) == wanted
+    if found is not None:
+        assert (found.value, found.before) == (rates[found.step], rates[found.step - 1])
+    assert find_first_departure(steps) is None
 
 
 @pytest.mark.parametrize("grows", [True, False])

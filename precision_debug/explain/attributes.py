@@ -223,8 +223,7 @@ def _measure_left(case: Case, name: str, attributes: Mapping[str, Any]) -> float
     with np.errstate(all="ignore"):
         undone = case.wrong - (got - plain)
     alike = ~np.isfinite(case.wrong) & ((case.wrong == got) | (np.isnan(case.wrong) & np.isnan(got)))
-    undone[alike] = plain[alike]  # NaN less NaN would undo nothing
-    return measure_left_of(case, undone)
+    return measure_left_of(case, np.where(alike, plain, undone))  # NaN less NaN would undo nothing
 
 
 _REPRODUCED = 0.25

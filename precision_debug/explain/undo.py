@@ -136,10 +136,9 @@ class Case:
         if plain is None or other is None or other.shape != self.wrong.shape:
             return None
         with np.errstate(all="ignore"):
-            undone: Array = self.wrong - (other - plain)
+            undone = self.wrong - (other - plain)
         same = ~np.isfinite(self.wrong) & ~np.isfinite(other) & np.isfinite(plain)
-        undone[same] = plain[same]  # NaN or Inf that these make, too
-        return undone
+        return np.where(same, plain, undone)  # NaN or Inf that these make, too
 
 
 def measure_left_without(case: Case, code: str, evidence: Evidence) -> float | None:

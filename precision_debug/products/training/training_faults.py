@@ -17,11 +17,13 @@ from ...recording.training_log import ParameterNumbers, StepNumbers
 
 __all__ = [
     "Departure",
+    "Restart",
     "Untrained",
     "count_steps_with_band",
     "find_changes_by_plan",
     "find_first_departure",
     "find_not_given",
+    "find_restart",
     "find_untrained",
 ]
 
@@ -109,6 +111,19 @@ class Untrained:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Restart:
+    """The first step at which a learning rate that had fallen is high again, in ``parameters``; no fault where the
+    schedule is meant to. value: the rate there, before: at the step before. count: of such steps."""
+
+    step: int
+    parameter: str
+    value: float
+    before: float
+    parameters: int
+    count: int
+
+
 def count_steps_with_band(steps: Sequence[StepNumbers]) -> int:
     """Return how many have enough steps before them for a band: of the others only NaN and Inf are known."""
     return max(0, len(steps) - _FEW)
@@ -131,6 +146,27 @@ def find_not_given(steps: Sequence[StepNumbers]) -> Untrained | None:
     )  # fmt: skip
     found = tuple(sorted(names))
     return Untrained(names=found) if found else None
+
+
+def find_restart(steps: Sequence[StepNumbers]) -> Restart | None:
+    """Return where a learning rate jumps back towards what it had been: to more than that is a departure."""
+    found = []
+    for place in range(2, len(steps)):
+        now, last, highest = steps[place], steps[place - 1].parameters, _find_highest_rates(steps[:place])
+        back = {
+            name: (rate, low) for name, one in now.parameters.items()
+            if name in last and (rate := one.rate) is not None and (low := last[name].rate) is not None
+            and 0 <= low * _JUMP <= rate < highest[name] * _JUMP and low * _JUMP <= highest[name] > 0 < rate
+        }  # fmt: skip
+        if back:
+            found.append((now.step, back))
+    if not found:
+        return None
+    step, back = found[0]
+    name = max(back, key=lambda one: back[one][0] / max(back[one][1], np.finfo(float).tiny))
+    return Restart(
+        step=step, parameter=name, value=back[name][0], before=back[name][1], parameters=len(back), count=len(found)
+    )
 
 
 def find_first_departure(steps: Sequence[StepNumbers]) -> Departure | None:

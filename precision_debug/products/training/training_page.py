@@ -10,10 +10,11 @@ from ...reasons import Text
 from ...recording.training_log import ParameterNumbers, StepNumbers
 from ...report.formats.html.text import both_languages, escape_html, make_small_page
 from ...report.words import format_figure, format_percent
-from .training_faults import Departure, Untrained, count_steps_with_band
+from .training_faults import Departure, Restart, Untrained, count_steps_with_band
 
 __all__ = [
-    "describe_changes_by_plan", "describe_departure", "describe_not_given", "describe_untrained", "make_training_page",
+    "describe_changes_by_plan", "describe_departure", "describe_not_given", "describe_restart", "describe_untrained",
+    "make_training_page",
 ]  # fmt: skip
 
 _DRAWN = 24
@@ -118,6 +119,22 @@ def describe_not_given(found: Untrained) -> Text:
         f"Never moved: {names}{more}. They have gradients, and the optimiser was not given them. Unless that is meant,"
         " add them to its parameters.",
         f"从未改变：{names}{more_zh}。它们有梯度，但未交给优化器。若非有意，请加入优化器的参数。",
+    )
+
+
+def describe_restart(found: Restart) -> Text:
+    """Return where the learning rate begins anew: for the reader to judge."""
+    value, before = (f"{one:.4g}" for one in (found.value, found.before))
+    times = f", {found.value / found.before:.3g} times" if found.before > 0 else ""
+    times_zh = f"，{found.value / found.before:.3g} 倍" if found.before > 0 else ""
+    again = f", the first of {found.count} such steps" if found.count > 1 else ""
+    again_zh = f"，共 {found.count} 个这样的步" if found.count > 1 else ""
+    return Text(
+        f"At step {found.step} the learning rate goes from {before} back to {value}{times} ({found.parameters}"
+        f" parameters{again}). Unless the schedule is meant to restart there, it has lost its state"
+        " (scheduler.load_state_dict after a resume).",
+        f"第 {found.step} 步学习率从 {before} 回到 {value}{times_zh}（{found.parameters} 个参数{again_zh}）。"
+        "若非有意重启，则学习率计划丢失了状态（恢复训练后应调用 scheduler.load_state_dict）。",
     )
 
 

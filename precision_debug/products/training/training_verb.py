@@ -28,12 +28,14 @@ from .training_faults import (
     find_changes_by_plan,
     find_first_departure,
     find_not_given,
+    find_restart,
     find_untrained,
 )
 from .training_page import (
     describe_changes_by_plan,
     describe_departure,
     describe_not_given,
+    describe_restart,
     describe_untrained,
     make_training_page,
 )
@@ -129,6 +131,8 @@ def run(arguments: Sequence[str]) -> int:
         said.append(describe_untrained(never))
     if (unmoved := find_not_given(steps)) is not None:
         said.append(describe_not_given(unmoved))
+    if (restart := find_restart(steps)) is not None:
+        said.append(describe_restart(restart))
     if (planned := find_changes_by_plan(steps)) is not None:
         said.append(describe_changes_by_plan(planned))
     for text in said:
