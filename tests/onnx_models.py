@@ -52,6 +52,7 @@ def save_operators(
     graph = helper.make_graph(nodes, "g", [value("x", shape)], [value("y")], kept)
     versions = [helper.make_opsetid("", opset)]
     ir_version = helper.find_min_ir_version_for(versions)
+    versions += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in nodes} - {""})]
     onnx.save(helper.make_model(graph, ir_version=ir_version, opset_imports=versions), str(path))
     return str(path)
 

@@ -23,7 +23,8 @@ from precision_debug.report.blame import _evidence_sentence  # noqa: E402
 RANDOM = np.random.default_rng(7)
 WEIGHTS = {"w": RANDOM.normal(size=(16, 16)) / 2, "v": RANDOM.normal(size=(16, 16)) / 2, "one": np.ones(16),
            "other": np.r_[np.ones(15), 1.2], "low": np.array(-1.0), "high": np.array(0.5),
-           "scale": np.array(2.0)}  # fmt: skip
+           "scale": np.array(2.0), "least": np.array(0.25), "eight": np.array(8), "first": np.array(1),
+           "nought": np.array(0), "ends": np.array([-1])}  # fmt: skip
 INPUTS = {"x": RANDOM.normal(size=(6, 16)).astype(np.float32)}
 Ops = list[tuple[str, str, str, dict[str, Any]]]
 
@@ -106,6 +107,35 @@ def test_a_number_or_a_stretch_that_one_file_lacks_is_told(
 ) -> None:
     first, *_ = blame_files(tmp_path, base, target)
     assert told(first) == wanted
+
+
+_PARTS: Ops = [
+    ("ReduceMean", "h ends", "mean", {}), ("Sub", "h mean", "d", {}), ("Mul", "d d", "dd", {}),
+    ("ReduceMean", "dd ends", "var", {}), ("Add", "var least", "above", {}),
+    ("Sqrt", "above", "root", {}), ("Div", "d root", "m", {}),
+]  # fmt: skip
+_SKIP = ("SkipLayerNormalization", "h h one", "m", {"domain": "com.microsoft"})
+_SUM: Ops = [("Add", "h h", "s", {}), ("LayerNormalization", "s one", "m", {"epsilon": 0.5})]
+_LAST: Ops = [("Sub", "rows first", "last", {}), ("Cast", "last", "f", {"to": 1}), ("Mul", "h f", "m", {})]
+_ROWS: Ops = [("Shape", "h", "shape", {}), ("Gather", "shape nought", "rows", {})]
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "wanted"),
+    [
+        (_SUM, [_SKIP], ["epsilon (LayerNormalization m)", "0.5", "1e-12"]),
+        ([_SKIP], _SUM, ["epsilon", "1e-12", "0.5"]),
+        (_PARTS, [("LayerNormalization", "h one", "m", {})], ["least (epsilon in the target's file)", "0.25", "1e-05"]),
+        ([("LayerNormalization", "h one", "m", {})], _PARTS, ["epsilon", "1e-05", "0.25"]),
+        ([*_ROWS, *_LAST], [(op, read.replace("rows", "eight"), *more) for op, read, *more in _LAST],
+         ["rows (eight in the target's file)", "6", "8"]),
+    ],
+)  # fmt: skip
+def test_parameters_of_other_operators_are_tried(base: Ops, target: Ops, wanted: list[str], tmp_path: Path) -> None:
+    """What several operators are told is put in the place of what the one in their stead is told, its defaults too."""
+    first, *_ = blame_files(tmp_path, base, target)
+    assert told(first) == wanted
+    assert first.evidence["left"] < 1e-3
 
 
 GRU_INPUTS = {"x": RANDOM.normal(size=(5, 2, 8)).astype(np.float32)}

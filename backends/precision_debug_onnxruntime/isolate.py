@@ -86,7 +86,7 @@ class OrtOperators:
             if key not in self._sessions:
                 self._sessions[key] = self._session(node, inputs, fixed, attributes or {})
             session = self._sessions[key]
-            fed = {name: np.ascontiguousarray(value) for name, value in inputs.items() if name not in fixed}
+            fed = {name: np.asarray(value, order="C") for name, value in inputs.items() if name not in fixed}
             found = ort_values.run(session, fed, None)
         except Exception:
             return None  # a type or a shape that this operator does not take; the caller has other ways
@@ -109,7 +109,7 @@ class OrtOperators:
                 for name, value in inputs.items() if name not in fixed
             ],
             [onnx.ValueInfoProto(name=name) for name in node.output if name],
-            [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in fixed.items()],
+            [numpy_helper.from_array(np.asarray(value, order="C"), name) for name, value in fixed.items()],
         )  # fmt: skip
         model = helper.make_model(graph, opset_imports=self._proto.opset_import, ir_version=self._proto.ir_version)
         options = ort.SessionOptions()

@@ -74,7 +74,7 @@ class OpenVinoOperators:
             return None
         made = [openvino.Tensor(port.get_element_type(), port.get_shape()) for port in op.outputs()]
         try:
-            ran = op.evaluate(made, [openvino.Tensor(np.ascontiguousarray(values[name])) for name in operator.inputs])
+            ran = op.evaluate(made, [openvino.Tensor(np.asarray(values[name], order="C")) for name in operator.inputs])
         except Exception:
             return None  # what this operator does not take; the caller has other ways
         return {name: one.data for name, one in zip(operator.outputs, made, strict=True)} if ran else None

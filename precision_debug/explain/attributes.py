@@ -5,9 +5,10 @@ A beta, a limit, an epsilon, a number of groups: what two operators are told oth
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,17 @@ import numpy as np
 from ..onnx.types import FLATTENS, says_nothing, shorten_floats
 from ..protocols import takes_attributes
 from ..reasons import say
-from ..records import Operator
+from ..records import Operator, TensorMeta
 from .criteria import SEVERAL
+from .operator_facts import parameters_of
 from .operators import MOVE, plain_type
+from .subject import list_between
 from .undo import LEFT, Case, list_source_names, make_exact_evaluator, measure_left_of, run_with
+from .work import Work
 
 __all__ = [
-    "Told", "find_flattened", "find_guilty_attributes", "find_other_settings", "find_turned_flag",
+    "Told", "find_flattened", "find_guilty_attributes", "find_other_parameter", "find_other_settings",
+    "find_turned_flag",
     "find_untold_attributes", "list_other_attributes",
 ]  # fmt: skip
 
@@ -159,6 +164,78 @@ def find_turned_flag(case: Case, most: float) -> dict[str, Any]:
             told = _describe({key: (value, not value)})
             return {**told, "name": f"{key} ({meta.op_type} {meta.name})", "left": left}
     return {}
+
+
+def find_other_parameter(case: Case, most: float, work: Work) -> dict[str, Any]:
+    """Return the parameter with which the baseline's operators make what others of the target's gave, up to a part of
+    the error: an attribute, or a single number that they read or compute; {} where none does.
+
+    What is tried is what the target's operators are told, their schemas' defaults where nothing is said, by the same
+    name first, and the single numbers that they read. Raises work.Ended."""
+    subject, (baseline, target) = case.subject, case.subject.operators()
+    there = subject.row_of[case.name].target_name
+    names = (there, *list_between(subject, there)) if there in subject.targets else (there,)
+    theirs = [one for name in names if target is not None and (one := target.operator(name)) is not None]
+    region = [(meta, one) for meta in subject.region_of.get(case.name, ()) if (one := baseline.operator(meta.name))]
+    shared = {pair for _, one in region for pair in _list_numbers(one)}
+    held = dict(pair for one in theirs for pair in _list_numbers(one) if pair not in shared)
+    held |= {key: value for one in theirs for key, value in one.attributes.items()}
+    tried = [*_list_exchanged_numbers(case, region, held), *_list_exchanged_attributes(case, region, held)]
+    for told, measure in tried[: min(2 * _TRIED, work.runs)]:
+        work.go_on()
+        left = measure()
+        if left is not None and left <= most:
+            return {**told, "left": left}
+    return {}
+
+
+_Trial = tuple[dict[str, Any], Callable[[], float | None]]
+"""What is told of an exchange, and what measures the part of the error that it leaves."""
+
+
+def _list_exchanged_attributes(
+    case: Case, region: Sequence[tuple[TensorMeta, Operator]], held: Mapping[str, Any]
+) -> Iterator[_Trial]:
+    """Yield an attribute of one of a region's operators with what the target's are told by the same name, or as a
+    fraction by any. held: what these are told, and the numbers that they read, by name."""
+    for meta, one in region:
+        for key, value in one.attributes.items():
+            others = [held[key]] if key in held and type(held[key]) is type(value) else []
+            others += [other for other in held.values() if isinstance(value, float) and isinstance(other, float)]
+            where = f" ({meta.op_type} {meta.name})" if len(region) > 1 else ""
+            for text, other in {repr(other): other for other in others}.items():
+                if text != repr(value):
+                    told = {**_describe({key: (value, other)}), "name": f"{key}{where}"}
+                    yield told, functools.partial(_measure_left, case, meta.name, {key: other})
+
+
+def _list_exchanged_numbers(
+    case: Case, region: Sequence[tuple[TensorMeta, Operator]], held: Mapping[str, Any]
+) -> Iterator[_Trial]:
+    """Yield the same of single numbers: constants that the region reads, and what it computes inside."""
+    numbers = {key: value for _, one in region for key, value in _list_numbers(one)}
+    inner = [meta.name for meta, _ in region if meta.name != case.name]
+    made = {key: value.item() for key, value in run_with(case, {}, *inner).items()
+            if key in inner and value.size == 1 and value.dtype.kind in "fiu"} if inner else {}  # fmt: skip
+    for key, value in (*numbers.items(), *made.items()):
+        for other, number in held.items():
+            if _is_number(number) and isinstance(number, float) == isinstance(value, float) and number != value:
+                told = {"what": say("a_constant"), "name": say("read_as", name=key, other=other)}
+                told |= {"base": shorten_floats(value), "target": shorten_floats(number)}
+                yield told, functools.partial(_measure_left_with, case, key, number)
+
+
+def _measure_left_with(case: Case, name: str, number: float) -> float | None:
+    held = parameters_of(case.subject, case.name).get(name)
+    held = run_with(case, {}, name).get(name) if held is None else held
+    undone = None if held is None else case.without_error_of({name: np.full_like(held, number)})
+    return None if undone is None else measure_left_of(case, undone)
+
+
+def _list_numbers(operator: Operator) -> list[tuple[str, Any]]:
+    """Return the constants of one number that an operator reads, by name."""
+    read = ((key, np.asarray(value)) for key, value in operator.parameters.items())
+    return [(key, value.item()) for key, value in read if value.size == 1 and value.dtype.kind in "fiu"]
 
 
 def find_untold_attributes(case: Case, most: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..reasons import say
 from ..records import Culprit
-from .attributes import find_other_settings, find_turned_flag, find_untold_attributes
+from .attributes import find_other_parameter, find_other_settings, find_turned_flag, find_untold_attributes
 from .criteria import FAR
 from .introduced import Alone
 from .operators import plain_type
@@ -57,21 +57,25 @@ def with_exchanged(
 
 def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work) -> Culprit:
     other = culprit.evidence.get("what") == say("an_operator")
-    case = make_case(subject, alone, culprit.name) if other or culprit.cause == "other_arithmetic" else None
+    made = other or culprit.cause == "other_arithmetic"
+    case = make_case(subject, alone, culprit.name, kinds="fViu" if other else "fV") if made else None
     if case is None or "count" in culprit.evidence:
         return culprit
     if other or "ours" in culprit.evidence:
-        told = find_other_settings(case) or _find_folded(case) or find_turned_flag(case, find_most_left(case))
+        most = find_most_left(case)
+        told = find_other_settings(case) or find_other_parameter(case, most, work)
+        told = told or _find_folded(case) or find_turned_flag(case, most)
         return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
     told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
     told = told or find_untold_attributes(case, find_most_left(case))
     return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
 
 
-def make_case(subject: Subject, alone: Alone, name: str) -> Case | None:
-    """Return an operator's results for experiments; None where they were not kept, or are no floats of one shape."""
+def make_case(subject: Subject, alone: Alone, name: str, kinds: str = "fV") -> Case | None:
+    """Return an operator's results for experiments; None where they were not kept, or are of two shapes or of none of
+    these kinds of numbers, floats where nothing is said."""
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
-    if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind not in "fV":
+    if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind not in kinds:
         return None
     exact, wrong = (np.asarray(one).astype(np.float64) for one in (exact, wrong))
     return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
