@@ -414,3 +414,20 @@ def test_what_an_attribute_makes_of_a_number_of_no_axis_is_undone(tmp_path: Path
     )  # fmt: skip
     assert report.explanation is not None
     assert [(one.name, told(one)[1:]) for one in report.explanation.culprits] == [("div", ["4", "1"])]
+
+
+def test_each_number_of_a_factor_that_was_not_folded_is_counted(tmp_path: Path) -> None:
+    """A factor for each of two channels; a number of the weight may be small beside the largest change."""
+    pytest.importorskip("onnxruntime")
+    weight = np.ones((2, 3, 1, 1)) + np.arange(6).reshape(2, 3, 1, 1) / 8
+    weight[0, 0] = 1e-5
+    constants = {"w": weight, "to": np.full((1, 3, 1, 1), 1 / 255)}
+    ops: Ops = [("Mul", "x to", "n"), ("Conv", "n w", "c"), ("Tanh", "c", "y")]
+    report = precision_debug.compare(
+        save_operators(tmp_path / "target.onnx", [("Conv", "x w", "c"), ("Tanh", "c", "y")], constants, (1, 3, 4, 4)),
+        baseline_model=save_operators(tmp_path / "base.onnx", ops, constants, (1, 3, 4, 4)),
+        inputs={"x": RANDOM.uniform(0, 1, (1, 3, 4, 4)).astype(np.float32)}, run_mode="ort_fp32", baseline="ort_fp32",
+    )  # fmt: skip
+    assert report.explanation is not None
+    evidence = report.explanation.culprits[0].evidence
+    assert (evidence["folded"], evidence["count"], evidence["elements"]) == ("Mul+Conv", 6, 6)

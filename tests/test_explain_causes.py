@@ -248,6 +248,17 @@ def test_one_number_of_an_array_is_not_told_as_the_array() -> None:
         assert all(("{at}" in one, "{count}" in one) == (bool(place), bool(place)) for one in (told.en, told.zh))
 
 
+@pytest.mark.parametrize(("held", "beyond"), [(None, None), ("float16", 8)])
+def test_numbers_beyond_rounding_are_those_beyond_the_rounding_of_what_holds_them(
+    held: str | None, beyond: int | None
+) -> None:
+    """Numbers 5e-4 apart are rounding of a half and not of float32."""
+    base = np.random.default_rng(0).normal(size=64).astype(np.float32)
+    target = base * np.where(np.arange(64) < 8, 1.5, 1.0005).astype(np.float32)
+    found = find_first_difference("w", base, target if held is None else target.astype(held).astype(np.float32))
+    assert (found["count"], found.get("beyond"), found["at"]) == (64, beyond, [0])
+
+
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_a_constant_vanishes_where_the_median_of_what_is_not_zero_does() -> None:
     """Counting decides nothing that the median would not."""

@@ -109,14 +109,16 @@ def _find_folded(case: Case) -> dict[str, Any]:
             if left <= find_most_left(case):
                 value = constants[key].astype(np.float64)
                 wanted = (value.T * change).T if by_factor else value + change
+                size = np.broadcast_to((change - 1 if by_factor else change), value.T.shape).T
                 folded = "+".join(one.op_type for one in region)
-                return {**_tell_constant(key, wanted, value), "folded": folded, "left": left}
+                return {**_tell_constant(key, wanted, value, size), "folded": folded, "left": left}
     return {}
 
 
-def _tell_constant(key: str, wanted: Array, held: Array) -> dict[str, Any]:
-    """Return the first number of a constant that is another one by more than rounding makes of what was fitted."""
-    apart = np.abs(wanted - held) > _FITTED * np.abs(wanted - held).max()
+def _tell_constant(key: str, wanted: Array, held: Array, change: Array) -> dict[str, Any]:
+    """Return the first number of a constant that is another one by more than rounding makes of the change that was
+    fitted, an addend or a factor less 1."""
+    apart = (np.abs(change) > _FITTED * np.abs(change).max()) & (wanted != held)
     at = np.unravel_index(int(np.argmax(apart)), held.shape)
     return {
         "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": held.size,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..numbers.blocks import iterate_blocks
+from ..numbers.narrowing import narrow_type, round_values
 from ..onnx.types import shorten_floats
 from ..pairing.reordered import find_order
 from ..pairing.reordered import iterate_blocks as iterate_runs
@@ -76,18 +77,23 @@ def find_first_difference(key: str, b: Array, t: Array) -> Evidence:
 
 def _count_apart(b: Array, t: Array) -> tuple[int, int, int]:
     """Return how many elements of two arrays of floats are apart by more than rounding, how many at all, and the place
-    of the first of those beyond rounding."""
+    of the first beyond what 16 bits round; nothing where no element is beyond that. Where one side holds numbers of 16
+    bits, that is its rounding; else it is float32's, as two ways to fold a constant may have it."""
     sizes = [np.abs(block).max() for _, (block,) in iterate_blocks(b)]
-    least = 1e-6 * float(np.max(sizes)) if sizes else 0.0
-    count, every, place = 0, 0, 0
+    largest = float(np.max(sizes)) if sizes else 0.0
+    step = 4 * float(np.finfo(np.float32).eps)
+    coarse, fine, every, place = 0, 0, 0, 0
+    held = {(side, name) for side in (0, 1) for name in ("float16", "bfloat16")}
     for first, blocks in iterate_blocks(b, t):
-        ours, theirs = (block.astype(np.float64) for block in blocks)
+        ours, theirs = pair = tuple(block.astype(np.float64) for block in blocks)
+        held = {(at, name) for at, name in held if np.array_equal(round_values(pair[at], narrow_type(name)), pair[at])}
         every += int(np.count_nonzero((ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))))
-        apart = ~np.isclose(theirs, ours, rtol=2e-3, atol=least, equal_nan=True)
-        if not count and apart.any():
+        apart = ~np.isclose(theirs, ours, rtol=2e-3, atol=1e-6 * largest, equal_nan=True)
+        if not coarse and apart.any():
             place = first + int(np.argmax(apart))
-        count += int(np.count_nonzero(apart))
-    return count, every, place
+        coarse += int(np.count_nonzero(apart))
+        fine += int(np.count_nonzero(~np.isclose(theirs, ours, rtol=step, atol=step * largest / 4, equal_nan=True)))
+    return (coarse if held or not coarse else max(coarse, fine)), every, place
 
 
 def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanation:
