@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +14,9 @@ from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("openvino", reason="openvino is not installed")
+
+from precision_debug_openvino.engine.graph import Key
+from precision_debug_openvino.engine.marks import build_undisturbed
 
 import precision_debug
 from precision_debug.records import Status
@@ -66,3 +72,40 @@ def test_what_compiles_with_no_tap_at_all_is_seen_by_results(select: str, monkey
     report = precision_debug.compare(select, run_mode="ov_fp32", baseline="ov_fp32", inputs=FEEDS, explain="off")
     assert holds_approved([str(note) for note in report.baseline.notes])
     assert {"numbers", "grown", "y"} <= {row.name for row in report.rows if row.comparison is not None}
+
+
+@pytest.mark.parametrize("at_fault", [{"Split"}, {"Split", "late"}])
+def test_taps_are_given_back_to_all_that_change_nothing(at_fault: set[str]) -> None:
+    """Cells of Split, Add and Tanh, of which a tap at the Split changes the layers of the others. Those lost their taps
+    with it: of a real network of 76 such cells 41 % of the expected tensors were compared. late: of the Adds, those of
+    the last cells change the Tanh behind them as well."""
+    cells = 6
+    late = {f"Add{cell}" for cell in range(cells - 2, cells)} if "late" in at_fault else set()
+    names = ["Conv0", *(f"{kind}{cell}" for cell in range(cells) for kind in ("Split", "Add", "Tanh"))]
+    values = {
+        (name, 0): SimpleNamespace(
+            key=(name, 0), op_type=name[:-1], reads=[(names[place - 1], 0)] if name[0] in "AT" else []
+        )
+        for place, name in enumerate(names)
+    }  # fmt: skip
+    graph: Any = SimpleNamespace(
+        values=values, rank={name: place for place, name in enumerate(names)}, computed=values.values
+    )
+
+    def layers(taps: Collection[Key]) -> list[Any]:
+        split = {name[-1] for name, _ in taps if name.startswith("Split")}
+        added = {name[-1] for name, _ in taps if name in late}
+        other = {f"{kind}{cell}" for cell in split for kind in ("Add", "Tanh")} | {f"Tanh{cell}" for cell in added}
+        return [
+            SimpleNamespace(
+                ops=(name,), kind="", arithmetic=(name in other, (name,)), layout="", kernel="", undecided=False
+            )
+            for name in names
+        ]  # fmt: skip
+
+    def build(taps: Collection[Key]) -> Any:
+        return SimpleNamespace(layers=lambda _rank: layers(taps))
+
+    found = build_undisturbed(graph, layers(()), build, list(values), exact=True)
+    assert not found.changed
+    assert {name for name, _ in found.dropped} == {name for name in names if name.startswith("Split")} | late

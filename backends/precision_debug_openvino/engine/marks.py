@@ -20,6 +20,7 @@ __all__ = ["Marked", "build_undisturbed", "find_disturbed", "list_surviving"]
 
 _ROUNDS = 10
 _TYPES = 6
+_TRIES = 2
 _FAR = 5  # edges from a layer that is another one to the tap that makes it so
 _COPIES = frozenset({"Reorder", "Reference"})
 
@@ -71,7 +72,6 @@ def build_undisturbed(
     if not wanted:
         return Marked(built=None, keys=(), dropped=frozenset(), changed=())
     built, changed = changes(wanted)
-    collateral: set[Key] = set()
     for _ in range(_ROUNDS):
         fewer = wanted
         while changed and len(fewer) == len(wanted) and reach < _FAR:
@@ -80,28 +80,35 @@ def build_undisturbed(
             reach += len(fewer) == len(wanted)
         if len(fewer) == len(wanted) or not fewer:
             break
-        collateral |= {key for key in wanted if key not in fewer and key[0] not in changed}
         wanted = fewer
         built, changed = changes(wanted)
     if not changed:
-        built, wanted = _regain_taps(graph, wanted, collateral, changes, built)
+        built, wanted = _regain_taps(graph, wanted, {*keys} - {*wanted}, changes, built)
     return Marked(
         built=built, keys=tuple(wanted), dropped=frozenset(keys) - set(wanted), changed=tuple(sorted(changed))
     )
 
 
 def _regain_taps(
-    graph: Graph, wanted: list[Key], collateral: set[Key],
+    graph: Graph, wanted: list[Key], lost: Collection[Key],
     changes: Callable[[Collection[Key]], tuple[Built, set[str]]], built: Built,
 ) -> tuple[Built, list[Key]]:  # fmt: skip
-    """Give back the taps that were taken for another's fault, a type of operator at a time: blocks are alike."""
+    """Give back the taps that were taken for another's fault, a type of operator at a time: blocks are alike. Of a type
+    of which some are at fault, those that are not beside what they change."""
     kinds: dict[str, list[Key]] = {}
-    for key in sorted(collateral, key=lambda key: graph.rank[key[0]]):
+    for key in sorted(lost, key=lambda key: graph.rank[key[0]]):
         kinds.setdefault(graph.values[key].op_type, []).append(key)
-    for group in list(kinds.values())[:_TYPES]:
-        more, changed = changes([*wanted, *group])
-        if not changed:
-            built, wanted = more, [*wanted, *group]
+    for keys in sorted(kinds.values(), key=len, reverse=True)[:_TYPES]:
+        some, near = keys, set[str]()
+        for _ in range(_TRIES):
+            some = [key for key in some if key[0] not in near]
+            if not some:
+                break
+            more, changed = changes([*wanted, *some])
+            if not changed:
+                built, wanted = more, [*wanted, *some]
+                break
+            near = _find_near(graph, changed, 1)
     return built, wanted
 
 
