@@ -9,10 +9,12 @@ import onnx
 import onnx_models
 import pytest
 from approval import holds_approved, raises_approved
+from onnx import helper
+from onnx_models import value
 
 from precision_debug import compare
 from precision_debug.cli import main
-from precision_debug.errors import ModelError
+from precision_debug.errors import ModelError, NothingToQuantise
 
 pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 
@@ -112,3 +114,46 @@ def test_a_type_that_no_keeping_mends_is_not_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as told:
         compare(path, run_mode="ort_fp16")
     assert "op_block_list=" not in told.value.hint
+
+
+WAYS = {
+    "minmax": {}, "entropy": {"calibration": "entropy"}, "percentile": {"calibration": "percentile"},
+    "float8": {"activation_type": "float8", "weight_type": "float8"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_whose_operators_lie_in_a_branch_is_refused_alike_by_all_ways_of_calibration(
+    tmp_path: Path, way: str
+) -> None:
+    """All but the first were "Histogram has not been collected", which is the quantiser's own exception."""
+    rows, weight = [2, 4], {"w": np.eye(4, dtype=np.float32)}
+    inner = {
+        name: helper.make_graph([helper.make_node("MatMul", ["x", "w"], [name])], name, [], [value(name, rows)])
+        for name in ("yes", "no")
+    }
+    choose = helper.make_node("If", ["c"], ["y"], then_branch=inner["yes"], else_branch=inner["no"])
+    inputs = [value("c", [], onnx.TensorProto.BOOL), value("x", rows)]
+    onnx.save(onnx_models.model([choose], inputs, [value("y", rows)], weight), tmp_path / "m.onnx")
+    feeds = {"c": np.array(True), "x": np.ones(rows, np.float32)}
+    with pytest.raises(NothingToQuantise, match="does not look into If"):
+        compare(tmp_path / "m.onnx", run_mode="ort_int8", inputs=feeds, **WAYS[way])
+    assert compare(tmp_path / "m.onnx", run_mode="ort_fp16", inputs=feeds).rows, "what is hinted at"
+
+
+@pytest.mark.parametrize(("way", "op", "what"), [
+    ("minmax", "Sqrt", "NaN"), ("percentile", "Sqrt", "NaN"), ("float8", "Sqrt", "NaN"),
+    ("entropy", "Reciprocal", "Inf"), ("float8", "Reciprocal", "Inf"),
+])  # fmt: skip
+def test_a_tensor_of_which_no_range_can_be_taken_is_named(tmp_path: Path, way: str, op: str, what: str) -> None:
+    """It was "AssertionError in its compute_scale_zp", or "supplied range of [nan, nan] is not finite"."""
+    drawn = np.random.default_rng(5)
+    weights = {"w": drawn.normal(size=(8, 8)).astype(np.float32), "top": np.float32(1e6), "other": np.float32(0.5),
+               "bound": np.float32(-9 if what == "NaN" else 0)}  # fmt: skip
+    path = onnx_models.save_operators(tmp_path / "m.onnx", [
+        ("MatMul", "x w", "h"), ("Mul", "h h", "h2"), ("Min", "h2 bound", "low"), (op, "low", "broken"),
+        ("Abs", "broken", "size"), ("LessOrEqual", "size top", "fits"), ("Where", "fits broken other", "v"),
+        ("MatMul", "v w", "y"),
+    ], weights, [4, 8])  # fmt: skip
+    with pytest.raises(ModelError, match=f"{op} `broken` gives {what} for the inputs that calibrate"):
+        compare(path, run_mode="ort_int8", inputs={"x": drawn.normal(size=(4, 8)).astype(np.float32)}, **WAYS[way])

@@ -243,6 +243,10 @@ REASONS = Catalogue("onnxruntime", {
         "inputs that calibrate the quantisation hold NaN or Inf: {names}",
         "校准量化所用的输入含有 NaN 或 Inf：{names}", "Use inputs of numbers: no range can be taken of these.",
     ),
+    "calibration_born": Wording(
+        "{op} `{name}` gives {what} for the inputs that calibrate the quantisation, and no range can be taken of that",
+        "以校准量化所用的输入，{op} `{name}` 产生 {what}，无法由此取得范围",
+    ),
     "all_excluded": Wording(
         "everything that could be quantised is excluded: the model is unchanged",
         "可量化的部分全部被排除：模型未变", "Exclude fewer nodes.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import inspect
 import threading
@@ -28,7 +29,7 @@ from precision_debug.errors import (
     shorten,
 )
 from precision_debug.explain.operators import find_reached
-from precision_debug.onnx.graph import iterate_graphs
+from precision_debug.onnx.graph import copy_but, iterate_graphs, iterate_subgraphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.onnx.removed_activations import find_wrongly_removed
 from precision_debug.protocols import Feeds
@@ -152,6 +153,18 @@ def _find_quantisable_types(
 class _NothingLeft(NothingToQuantise):
     """Nothing of the model is in few bits, before it or after."""
 
+    @classmethod
+    def of(cls, model: Model, source: Model, change: str) -> _NothingLeft:
+        nested = sorted({node.op_type for node in model.proto.graph.node if any(iterate_subgraphs(node))})
+        if not nested:
+            hint = "choose another run mode" if change == "int4" else "choose other op_types, or another run mode"
+            return cls("the quantiser leaves every operator of it in float", where=source.path, hint=hint)
+        inside = f" (it does not look into {' and '.join(nested)})"
+        return cls(
+            f"the quantiser leaves every operator of it in float{inside}", where=source.path,
+            hint="choose a run mode that does (ort_fp16)",
+        )  # fmt: skip
+
 
 def _describe_other_way(
     change: str, refused: PrecisionDebugError | None, *, folds: bool | None, per_tensor: bool
@@ -219,6 +232,12 @@ def _quantise_once(
             raise_if_full(error, str(folder))
             if change == "int8" and (broken := _list_not_finite(feeds)):
                 raise InputError(say("broken_calibration", names=", ".join(broken)), where="--inputs") from error
+            if change == "int8" and _finds_nothing(path, result, settings, excluded, feeds):
+                raise _NothingLeft.of(model, source, change) from error
+            if change == "int8" and (born := _find_born(model, runtime, feeds, settings.method, error)):
+                op, name, what = born
+                told = say("calibration_born", op=op, name=name, what=what)
+                raise ModelError(told, where=source.path, hint=_HINT) from error
             failed, kinds = f"onnxruntime.quantization fails on it ({_describe_error(error)})", _list_quantised(source)
             if kinds:
                 failed = f"it is quantised already ({kinds}), and {failed}"
@@ -525,6 +544,49 @@ def _quantise_statically(
         known.ranges = ranges.read_bytes()
 
 
+def _finds_nothing(
+    path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds]
+) -> bool:
+    """Return whether the quantiser leaves all of a model in float where it takes ranges by their ends: other methods
+    end with an exception of their own where there is no tensor to take one of."""
+    by_ends = copy.copy(settings)
+    by_ends.method, by_ends.activation = "minmax", "int8"
+    common = {**common, "weight_type": getattr(import_quantisation().QuantType, TYPES["int8"])}
+    result.unlink(missing_ok=True)
+    with contextlib.suppress(Exception), run_quietly(path.parent):
+        _quantise_statically(path, result, by_ends, common, feeds, _Known())
+    return result.exists() and not count_quantised(_load(result))
+
+
+_OF_RANGES = ("calibrate", "compute_scale_zp", "compute_scale_zp_float8")
+"""The quantiser's module, and functions, in which ranges and scales are made."""
+
+
+def _find_born(
+    model: Model, runtime: Runtime, feeds: Sequence[Feeds], method: str, error: Exception
+) -> tuple[str, str, str] | None:  # fmt: skip
+    """Return type and result of the first operator that gives numbers of which no range can be taken, on the inputs
+    that calibrate, and which, where the quantiser failed as it took ranges or made scales of them; None elsewhere. Of
+    ends one may be infinite."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not any({Path(frame.filename).stem, frame.name} & {*_OF_RANGES} for frame in frames):
+        return None
+    marked = copy_but(model.proto, graph="output")
+    nodes = [(name, node.op_type) for node in marked.graph.node for name in node.output if name]
+    for name, _ in nodes:
+        marked.graph.output.add().name = name
+    broken = np.isnan if method == "minmax" else lambda values: ~np.isfinite(values)
+    with contextlib.suppress(PrecisionDebugError):
+        session = runtime.open(Model(proto=marked, folder=model.folder, path=model.path))
+        for fed in feeds:
+            with our_errors(model.path):
+                values = session.run([name for name, _ in nodes], dict(fed))
+            for (name, kind), value in zip(nodes, values, strict=True):
+                if isinstance(value, np.ndarray) and value.dtype.kind == "f" and broken(value).any():
+                    return kind, name, "NaN" if np.isnan(value).any() else "Inf"
+    return None
+
+
 @contextlib.contextmanager
 def _stop_without_progress() -> Iterator[None]:
     """Have the quantiser raise where it would run for ever: where a tensor takes the range of one that it never
@@ -613,7 +675,7 @@ def _read(path: Path, source: Model, before: Model, change: str) -> Model:
     """Return the quantised model. Raises ModelError where nothing in it is quantised that was not before."""
     import onnx
 
-    proto = onnx.load(str(path), load_external_data=False)
+    proto = _load(path)
     for tensor in _iterate_constants(proto):  # the quantiser writes those of Constant nodes outside, too
         if tensor.data_location == tensor.EXTERNAL:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
@@ -621,12 +683,7 @@ def _read(path: Path, source: Model, before: Model, change: str) -> Model:
             del tensor.external_data[:]
     had, has = count_quantised(before.proto), count_quantised(proto)
     if not has:
-        nested = sorted({node.op_type for node in proto.graph.node if any(one.HasField("g") for one in node.attribute)})
-        inside = f" (it does not look into {' and '.join(nested)})" if nested else ""
-        raise _NothingLeft(
-            f"the quantiser leaves every operator of it in float{inside}", where=source.path,
-            hint="choose another run mode" if change == "int4" else "choose other op_types, or another run mode",
-        )  # fmt: skip
+        raise _NothingLeft.of(before, source, change)
     if not has - had:
         raise NothingToQuantise(
             f"it is quantised already ({_list_quantised(before)}), and the quantiser changes nothing in it",
@@ -635,6 +692,12 @@ def _read(path: Path, source: Model, before: Model, change: str) -> Model:
     for graph in iterate_graphs(proto.graph):
         name_nodes(graph)
     return Model(proto=proto, folder=path.parent, path=source.path)
+
+
+def _load(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(str(path), load_external_data=False)
 
 
 def _iterate_constants(proto: Any) -> Iterator[Any]:
