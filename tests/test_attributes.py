@@ -138,6 +138,23 @@ def test_parameters_of_other_operators_are_tried(base: Ops, target: Ops, wanted:
     assert first.evidence["left"] < 1e-3
 
 
+def test_what_is_left_with_one_of_several_constants_put_back_is_computed_again(tmp_path: Path) -> None:
+    """A norm's mean and variance are both others. The share is the target's operator's with one of the baseline's."""
+    names = [f"{one}{side}" for side in ("", "_there") for one in ("mean", "variance")]
+    WEIGHTS.update({name: RANDOM.uniform(0.2, 2, 16) for name in names})
+    read = ["h one other mean variance", "h one other mean_there variance_there"]
+    base, target = ([("BatchNormalization", one, "m", {})] for one in read)
+    first, *_ = blame_files(tmp_path, base, target)
+    h, held = INPUTS["x"].astype(np.float64) @ WEIGHTS["w"], [WEIGHTS[name] for name in names]
+    exact, wrong, *mended = (
+        (h - held[mean]) / np.sqrt(held[variance] + 1e-5) for mean, variance in ((0, 1), (2, 3), (0, 3), (2, 1))
+    )
+    left = [np.linalg.norm(one - exact) / np.linalg.norm(wrong - exact) for one in mended]
+    assert str(first.evidence["name"]).startswith(names[int(np.argmin(left))] + " (")
+    assert first.evidence["others"] == f"`{names[int(np.argmax(left))]}`"
+    assert first.evidence["alone"] == pytest.approx(min(left), rel=1e-3)
+
+
 GRU_INPUTS = {"x": RANDOM.normal(size=(5, 2, 8)).astype(np.float32)}
 _GRU = {"w": RANDOM.normal(size=(1, 30, 8)), "r": RANDOM.normal(size=(1, 30, 10)) / 2,
         "v": RANDOM.normal(size=(10, 4))}  # fmt: skip

@@ -57,6 +57,24 @@ def turned():
 """
 
 
+_NORM = """
+import torch
+from torch import nn
+
+def base(drift=0.0):
+    torch.manual_seed(3)
+    norm = nn.BatchNorm2d(6, eps={})
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), norm, nn.ReLU(), nn.Conv2d(6, 4, 1)).eval()
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5), norm.bias.normal_()
+        norm.running_mean.uniform_(-0.3, 0.3).add_(drift), norm.running_var.uniform_(0.2, 0.6).mul_(1 + drift)
+    return net, torch.randn(2, 3, 8, 8)
+
+def drifted():
+    return base(0.4)
+"""
+
+
 def _culprits(folder: Path, target: str) -> list[precision_debug.records.Culprit]:
     pytest.importorskip("torch", reason="torch is not installed")
     file = folder / "layers.py"
@@ -84,6 +102,22 @@ def test_constants_that_only_together_take_an_error_away_are_told_together(tmp_p
     assert first.evidence["left"] < 1e-3 < 0.05 < first.evidence["alone"]
     (turned,) = _culprits(tmp_path, "turned")
     assert "others" not in turned.evidence, "one constant that makes it all is told alone"
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.25])
+def test_statistics_that_only_together_take_an_error_away_are_told_together(epsilon: float, tmp_path: Path) -> None:
+    """A norm of held statistics is computed again by its form, whose epsilon no file needs to say."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    file = tmp_path / "norm.py"
+    file.write_text(_NORM.format(epsilon))
+    report = precision_debug.compare(
+        f"{file}:drifted", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:base"
+    )
+    assert report.explanation is not None
+    first, *_ = report.explanation.culprits
+    told = {str(first.evidence["name"]), str(first.evidence["others"]).strip("`")}
+    assert told == {"1.running_mean", "1.running_var"}
+    assert first.evidence["left"] < 1e-3 < 0.05 < first.evidence["alone"]
 
 
 def test_an_order_is_told_with_its_axis(tmp_path: Path) -> None:

@@ -251,7 +251,11 @@ def _exchange_constants(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
             if best > LEFT:
                 case.refuted["files_differ"] = alone
                 return {}
-            others = {"others": ", ".join(f"`{one.key}`" for one in more), "alone": alone} if more else {}
+            if more:
+                alone, pair = _put_back_alone(case, [pair, *more]) or (alone, pair)
+                found = next(found for one, found in told if one is pair)
+                rest = (one for one in (told[place][0], *more) if one is not pair)
+                others = {"others": ", ".join(f"`{one.key}`" for one in rest), "alone": alone}
     found = {**found, "name": _name_constant(pair.key, pair.other), **pair.types, **others}
     return found if best is None else {**found, "left": best}
 
@@ -275,6 +279,19 @@ def _find_few_constants(case: Case, ranked: Sequence[tuple[float, _Pair]]) -> tu
         if every is not None and every <= LEFT:
             return every, [pair for _, pair in waiting]
     return left, more
+
+
+def _put_back_alone(case: Case, pairs: Sequence[_Pair]) -> tuple[float, _Pair] | None:
+    """Return which of several constants, with the baseline's of it alone in the target's operator, leaves least of the
+    error, and how much; None where that cannot be computed. Not what it alone adds to the baseline's: a mean's part
+    depends on the variance by which it is divided."""
+    plain, found = case.again({}), list[tuple[float, int]]()
+    for place in range(len(pairs)):
+        got = case.again({one.key: np.asarray(one.target) for at, one in enumerate(pairs) if at != place})
+        if plain is not None and got is not None and got.shape == case.exact.shape:
+            found.append((measure_left_of(case, case.exact + (got - plain)), place))
+    left, place = min(found, default=(math.inf, 0))
+    return (left, pairs[place]) if math.isfinite(left) else None
 
 
 def _prove_constant(case: Case, pairs: Sequence[_Pair]) -> Evidence:

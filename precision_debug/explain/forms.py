@@ -1,4 +1,5 @@
-"""The form of an operator of one tensor and constants, as what it gave shows it: a lookup, a product, arithmetic."""
+"""The form of an operator of one tensor and constants, as what it gave shows it: a lookup, a product, a
+norm, arithmetic."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ def find_form(exact: Array, source: str, given: Array, constants: Mapping[str, A
     form reproduces it. source: the tensor that is read, and given, what it holds."""
     if given.dtype.kind in "iu" and len(constants) == 1:
         return _make_lookup(exact, source, given, constants)
+    if len(constants) == _STATISTICS and given.dtype.kind == "f":
+        return _make_norm(exact, source, given, constants)
     if not 1 <= len(constants) <= 2 or given.dtype.kind != "f":
         return None
     weight: str
@@ -68,6 +71,40 @@ def _make_lookup(exact: Array, source: str, given: Array, constants: Mapping[str
         return got.reshape(exact.shape) if got.size == exact.size else None
 
     return look_up
+
+
+_STATISTICS = 4
+"""Constants of a norm of held statistics: gain, shift, mean and variance."""
+
+
+def _make_norm(exact: Array, source: str, given: Array, constants: Mapping[str, Array]) -> Compute | None:
+    """Of a batch norm with the statistics that it holds, whose epsilon its own results tell."""
+    names, sizes = [*constants], {np.shape(one) for one in constants.values()}
+    fits = (axis for axis in (1, -1) if given.ndim > 1 and sizes == {given.shape[axis : axis % given.ndim + 1]})
+    axis = next(fits, 0)
+    if not axis or given.shape != exact.shape:
+        return None
+    along = [-1] + [1] * (given.ndim - 1 - axis % given.ndim)
+
+    def read(changed: Mapping[str, Array], order: list[str]) -> list[Array]:
+        held = (np.asarray(changed.get(name, constants[name])).astype(np.float64) for name in order)
+        return [np.asarray(changed.get(source, given)).astype(np.float64), *(one.reshape(along) for one in held)]
+
+    def normalise(order: list[str], epsilon: float, changed: Mapping[str, Array]) -> Array | None:
+        if not changed.keys() <= {source, *constants}:
+            return None
+        with np.errstate(all="ignore"):
+            x, gain, shift, mean, variance = read(changed, order)
+            return np.asarray((x - mean) / np.sqrt(variance + epsilon) * gain + shift)
+
+    for order in (names, names[2:] + names[:2]):  # the statistics last, or first
+        x, gain, shift, mean, variance = read({}, order)
+        with np.errstate(all="ignore"):
+            epsilon = float(np.nanmedian(((x - mean) * gain / (exact - shift)) ** 2 - variance))
+        plain = normalise(order, max(epsilon, 0.0), {})
+        if plain is not None and _measure(plain - exact) <= 1e-3 * _measure(exact):
+            return functools.partial(normalise, order, max(epsilon, 0.0))
+    return None
 
 
 def _measure(error: Array) -> float:

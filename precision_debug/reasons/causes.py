@@ -130,8 +130,9 @@ CAUSES: Mapping[str, Cause] = {
         behind={"seen": SEEN, "held": Wording(
             ", which hold it in {held} and {held_there}", "，二者分别以 {held} 与 {held_there} 保存",
         ), "others": Wording(
-            "; it and {others} make the error together: with it alone put back {alone} of it is left",
-            "；误差由它与 {others} 共同造成：仅换回它仍剩 {alone}",
+            "; it and {others} make the error together: with it alone put back in the target's, {alone} of this"
+            " operator's own error (L2) is left",
+            "；误差由它与 {others} 共同造成：在目标中仅换回它，此算子自身误差（L2）仍剩 {alone}",
         )},
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",
