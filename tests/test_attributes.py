@@ -155,6 +155,17 @@ def test_what_is_left_with_one_of_several_constants_put_back_is_computed_again(t
     assert first.evidence["alone"] == pytest.approx(min(left), rel=1e-3)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_read_in_the_place_of_a_constant_is_told(turned: bool, tmp_path: Path) -> None:
+    held, read = (
+        [("Relu", "h", "r", {}), ("Mul", f"h {one}", "p", {}), ("Add", "p r", "m", {})] for one in ("one", "r")
+    )
+    first, *_ = blame_files(tmp_path, *((held, read) if turned else (read, held)))
+    wanted = ["r", "constant one"]
+    assert told(first) == ["p", *(wanted[::-1] if turned else wanted)]
+    assert turned or first.evidence["left"] < 1e-3
+
+
 GRU_INPUTS = {"x": RANDOM.normal(size=(5, 2, 8)).astype(np.float32)}
 _GRU = {"w": RANDOM.normal(size=(1, 30, 8)), "r": RANDOM.normal(size=(1, 30, 10)) / 2,
         "v": RANDOM.normal(size=(10, 4))}  # fmt: skip

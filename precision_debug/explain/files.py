@@ -92,7 +92,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             )
             if difference and say("is_missing") in (difference["base"], difference["target"]):
                 folded = _find_folded_operators(subject, name, difference, theirs)
-                difference = folded or difference
+                difference = folded or _find_read_instead(difference, mine, theirs, meta.name, case) or difference
         if difference and difference["what"] == say("an_operator"):  # whose bodies they are in tells why
             told = find_exchanged_operators(subject, name) if difference["name"] == name and not folded else {}
             whole = {"base": told["ours"], "target": told["theirs"]} if "ours" in told else {}
@@ -119,6 +119,23 @@ def _find_folded_operators(subject: Subject, name: str, difference: Evidence, th
         return {}
     base, held = find_longer_stretches(subject, name) or ("+".join(meta.op_type for meta in region), theirs.op_type)
     return {"what": say("an_operator"), "name": name, "base": base, "target": held}
+
+
+def _find_read_instead(
+    difference: Evidence, mine: Operator, theirs: Operator, name: str, case: Case | None
+) -> Evidence:
+    """Return the tensor that one side's operator reads in the place of a constant that the other's alone has, with what
+    is left where the baseline's reads the constant, too; {} where none is, or that does not make the error."""
+    key, ahead = str(difference["name"]), difference["base"] == say("is_missing")
+    has, reads = (theirs, mine) if ahead else (mine, theirs)
+    other = dict(zip(has.inputs, reads.inputs, strict=True)).get(key) if len(has.inputs) == len(reads.inputs) else None
+    if difference["what"] != say("a_constant") or not other or other not in reads.reads:
+        return {}
+    sides = (other, say("constant_named", name=key)) if ahead else (say("constant_named", name=key), other)
+    told = {"what": say("an_input"), "name": name, "base": sides[0], "target": sides[1]}
+    undone = case.without_error_of({other: np.asarray(has.parameters[key])}) if case is not None and ahead else None
+    left = None if case is None or undone is None else measure_left_of(case, undone)
+    return told if left is None else {**told, "left": left} if left <= LEFT else {}
 
 
 def _find_left_out(subject: Subject, case: Case) -> Evidence:
