@@ -306,3 +306,33 @@ def test_every_rule_is_one_of_the_library_and_its_config_entry_switches_it_off(t
     assert entry in passes.Optimisers(items=("ReluQuantRewrite",)).snippet(["ReluQuantRewrite"])
     both = "ConvBNFusion;ReluQuantRewrite"
     assert compare(path, run_mode="ort_opt", inputs={"x": x}, config={entry: both}).exit_status == 0
+
+
+def test_what_a_pass_replaces_is_called_by_its_own_type(tmp_path: Path) -> None:
+    """An integer, and what becomes of it, is listed as what it holds the values of (Gemm); the sentence is about
+    QuantizeLinear and DequantizeLinear."""
+    random = np.random.default_rng(4)
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["a"], "first")]
+    for at, (name, value) in enumerate((("a", "s1"), ("d1", "s2")), 1):
+        nodes += [
+            helper.make_node("QuantizeLinear", [name, value, "zero"], [f"q{at}"]),
+            helper.make_node("DequantizeLinear", [f"q{at}", value, "zero"], [f"d{at}"]),
+        ]
+    nodes.append(helper.make_node("Gemm", ["d2", "v"], ["y"], "last"))
+    constants = {
+        "w": random.normal(size=(16, 16)) / 4, "v": random.normal(size=(16, 4)) / 4, "s1": np.array(0.02),
+        "s2": np.array(0.05),
+    }  # fmt: skip
+    held = [numpy_helper.from_array(one.astype(np.float32), name) for name, one in constants.items()]
+    graph = helper.make_graph(
+        nodes, "pairs", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 4])],
+        [*held, numpy_helper.from_array(np.array(128, np.uint8), "zero")],
+    )  # fmt: skip
+    path = tmp_path / "pairs.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    report = compare(str(path), run_mode="ort_opt", inputs={"x": random.normal(size=(6, 16)).astype(np.float32)})
+    evidence = report.explanation.culprits[0].evidence
+    assert evidence["passes"] == "DoubleQDQPairsRemover"
+    assert evidence["replaced"] == "QuantizeLinear q1 + DequantizeLinear d1"
+    assert evidence["instead"] == "DequantizeLinear d2"

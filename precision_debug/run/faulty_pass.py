@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..explain.ladder import explain as bisected
 from ..explain.units import BEYOND
 from ..numbers.arrays import as_array, measure_distance
 from ..numbers.number_types import PRECISIONS, is_narrow
-from ..protocols import Feeds, Hook, Rung, Switch
+from ..protocols import Feeds, Hook, Replacer, Rung, Switch
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
@@ -191,7 +191,8 @@ class _Trials:
                 outputs = session.run(self._feeds, *((_keep_in(seen), names) if names else ()))
                 own = {self._names.get(name, name): one for name, one in seen.items()}
                 there = {name: measure_distance(one, own[name]) for name, one in self._base.items() if name in own}
-                return Rebuilt(error=self._measure_outputs(outputs), there=there, tensors=tuple(session.tensors))
+                told = tuple(_name_types(session.tensors, session.replacer))
+                return Rebuilt(error=self._measure_outputs(outputs), there=there, tensors=told)
             finally:
                 session.close()
         except PrecisionDebugError:
@@ -232,9 +233,11 @@ def _with_cause(
     if first is not None and first.cause == "other_arithmetic":  # no rounding makes what that operator is off by
         small = small and not is_narrow(target.precision) and "left" not in first.evidence
     cause = "pass_rounding" if small or _is_one_step(subject, before.error) else "faulty_pass"
-    gone, new = _describe_replaced(best.tensors, subject.targets.values())
+    within = tuple(_name_types(subject.targets.values(), subject.target.replacer))
+    gone, new = _describe_replaced(best.tensors, within)
     blamed = first.name if first is not None else explanation.at
-    made_of = subject.row_of[blamed].target_op_type if blamed in subject.row_of else ""
+    there = subject.row_of[blamed].target_name if blamed in subject.row_of else ""
+    made_of = next((meta.op_type for meta in within if meta.name == there), "")
     gone, new = gone or "the same operators", new or f"{made_of} {blamed}".strip()
     evidence: dict[str, Any] = {
         "passes": " and ".join(found.off), "before": before.error, "after": best.error, "runs": found.runs,
@@ -272,6 +275,16 @@ def format_switch_option(target: Opening, switch: Switch, off: Collection[str]) 
     """Return what switches them off in a command of ours."""
     table = {setting.name: setting for setting in target.settings}
     return " ".join(table[name].typed(typed) for name, typed in switch.options(off).items())
+
+
+def _name_types(metas: Iterable[TensorMeta], session: Replacer | None) -> Iterator[TensorMeta]:
+    """Yield tensors with the type of the operator that gives each: one that holds another's values (an integer's, or
+    what becomes of it) is listed as the other's."""
+    seen = set()
+    for meta in metas:
+        own = session.operator(meta.name) if session is not None and meta.node and meta.node in seen else None
+        seen.add(meta.node)
+        yield meta if own is None else dataclasses.replace(meta, op_type=own.op_type)
 
 
 def _describe_replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:
