@@ -649,3 +649,10 @@ def test_weights_that_a_file_lists_among_its_inputs_are_one_note():
         (note,) = [note for note in feeds.notes if note.code == "inputs_left_out"]
         assert "'w0'" in str(note)
         assert len(str(note)) < 300
+
+
+def test_a_torch_tensor_in_bfloat16_is_fed():
+    torch = pytest.importorskip("torch", reason="needs torch")
+    given = FeedSet(feeds=({"x": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)},), source="here")
+    fed = check_feeds([meta("x", "bfloat16", shape=(2,))], given).feeds[0]["x"]
+    assert (fed.dtype.name, fed.astype(np.float32).tolist()) == ("bfloat16", [1.5, -2.0])

@@ -39,7 +39,26 @@ def safetensors(folder: Path, tensors: dict[str, Any]) -> None:
     (folder / "t.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-@pytest.mark.parametrize("make", [recorder, safetensors])
+def npy(folder: Path, tensors: dict[str, Any]) -> None:
+    folder.mkdir()
+    for name, value in tensors.items():
+        np.save(folder / f"{name}.npy", value)
+
+
+def npz(folder: Path, tensors: dict[str, Any]) -> None:
+    folder.mkdir()
+    np.savez(folder / "t.npz", **tensors)
+
+
+def pt(folder: Path, tensors: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    folder.mkdir()
+    kind = next(iter(tensors.values())).dtype.name
+    torch.save({name: torch.tensor(value.astype(np.float32)).to(getattr(torch, kind))
+                for name, value in tensors.items()}, folder / "t.pt")  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [recorder, safetensors, npy, npz, pt])
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_a_dump_is_paired(make: Any, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = onnx.shape_inference.infer_shapes(onnx_models.mlp())
@@ -57,6 +76,9 @@ def test_a_dump_is_paired(make: Any, kind: str, tmp_path: Path, capsys: pytest.C
     type_ = np.dtype(getattr(ml_dtypes, kind, kind))
     values = {name: one.astype(type_) for name, one in zip(names, session.run(None, feeds), strict=True)}
     make(tmp_path / "dump", values)
-    words = ["dumps", str(tmp_path / "dump"), "--model_file", str(tmp_path / "m.onnx"), "--lang", "en"]
+    if make in (npy, npz) and kind == "float8_e5m2":
+        pytest.skip("numpy writes '<f1', which it does not read")
+    named = ["--dtype", kind] if make in (npy, npz) and "float8" in kind else []
+    words = ["dumps", str(tmp_path / "dump"), *named, "--model_file", str(tmp_path / "m.onnx"), "--lang", "en"]
     assert main([*words, "--inputs", str(tmp_path / "in.npz"), "--record", str(tmp_path / "kept")]) == 0
     assert f"{len(names)} of {len(names)} paired" in capsys.readouterr().out

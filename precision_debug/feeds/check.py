@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..numbers.arrays import as_array
 from ..reasons import Reason, say, suggest_nearest
 from ..records import InputMeta
 from .dtypes import Array, as_dtype, cast_exactly, dtype_name, is_float, is_integer
@@ -105,7 +106,7 @@ def _check_input(value: Any, meta: InputMeta, notes: list[Reason], where: str) -
         return value
     untyped = isinstance(value, (list, tuple, int, float, complex, str)) and not isinstance(value, np.generic)
     try:
-        array = np.asarray(value)
+        array = as_array(value) if hasattr(value, "__dlpack__") else np.asarray(value)  # torch's bfloat16
     except Exception as error:
         raise InputError(f"the value of '{meta.name}' cannot become an array: {error}", where=where) from error
     array = array.astype(array.dtype.newbyteorder("="), copy=False)

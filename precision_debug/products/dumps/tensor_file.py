@@ -54,11 +54,11 @@ def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Arra
     try:
         if ending == ".npy":
             array = np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 16 else None, allow_pickle=False)
-            yield "", array, tuple(array.shape)
+            yield "", _name_type(array, dtype), tuple(array.shape)
         elif ending == ".npz":
             for values in load_npz(path):
                 for name, value in values.items():
-                    yield name, np.asarray(value), tuple(np.shape(value))
+                    yield name, _name_type(np.asarray(value), dtype), tuple(np.shape(value))
         elif ending == ".safetensors":
             yield from _read_safetensors(path)
         elif ending in {".pt", ".pth"}:
@@ -72,6 +72,19 @@ def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Arra
     except Exception as error:
         what = " ".join(str(error).split()) or type(error).__name__
         raise RecordingError(f"holds no tensor that can be read ({what})", where=str(path)) from error
+
+
+def _name_type(array: Array, dtype: str) -> Array:
+    """Return numbers of a type of ml_dtypes, which numpy writes as bytes without its name: the one that is given, else
+    the only one of two bytes, bfloat16."""
+    if array.dtype.kind != "V" or array.dtype.isbuiltin == 2 or array.dtype.names:
+        return array
+    kind = as_dtype(dtype)
+    if kind is None or kind.itemsize != array.dtype.itemsize:
+        kind = as_dtype("bfloat16") if array.dtype.itemsize == 2 else None
+    if kind is None:
+        raise ValueError("numpy wrote it without its type; name that: --dtype float8_e4m3fn")
+    return array.view(kind)
 
 
 def _read_raw(path: Path, dtype: str) -> Array:
@@ -143,10 +156,16 @@ class _Tensors(pickle.Unpickler):
             return OrderedDict
         if module == "torch._utils" and name in {"_rebuild_tensor_v2", "_rebuild_tensor"}:
             return _rebuild_tensor
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v3"):
+            return _rebuild_tensor_of_type
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda data, *_: data
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
+        if (module, name) == ("torch.storage", "UntypedStorage"):
+            return "uint8"
+        if module == "torch" and name.startswith("float8_") and (kind := as_dtype(name)) is not None:
+            return kind
         raise ValueError(f"it holds {module}.{name}, and only tensors are read; save them with torch.save(tensor)")
 
     def persistent_load(self, storage: Any) -> Array:
@@ -155,6 +174,14 @@ class _Tensors(pickle.Unpickler):
         if dtype is None:
             raise ValueError(f"it holds {kind}")
         return np.frombuffer(self._archive.read(f"{self._folder}data/{key}"), dtype)
+
+
+def _rebuild_tensor_of_type(
+    storage: Array, offset: int, size: tuple[int, ...], stride: tuple[int, ...], _grad: Any, _hooks: Any, kind: Any,
+    *_: Any,
+) -> Array:  # fmt: skip
+    """Return numbers of a type of one byte, which has no storage of its own in torch."""
+    return _rebuild_tensor(storage, offset, size, stride).view(kind)
 
 
 def _rebuild_tensor(storage: Array, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Array:
