@@ -51,6 +51,14 @@ def test_a_slope_that_is_infinite_is_named_by_its_forward_operator() -> None:
     assert first(report).evidence["slope"] == "sqrt"
 
 
+def test_a_slope_that_comes_down_as_inf_is_the_later_operators() -> None:
+    report = explained("distance_to_itself")
+    assert report.exit_status == 1
+    assert first(report).cause == "slope_infinite"
+    assert first(report).name.startswith("backward/pow/mul")
+    assert first(report).evidence["slope"] == "sqrt"
+
+
 def test_a_gradient_of_exactly_0_is_not_the_worst_output() -> None:
     report = explained("healthy_bias_before_norm")
     assert report.exit_status == 0

@@ -70,22 +70,30 @@ def find_makers_on_both_sides(subject: Subject, *, partly: bool) -> tuple[Culpri
 
 def _find_infinite_slope(subject: Subject, meta: TensorMeta) -> str:
     """Return the operator of the forward pass whose slope is infinite, where a NaN of the backward pass is that slope
-    times a gradient of 0; "" elsewhere.
+    times 0; "" elsewhere. Of a product with an Inf that came down from a later operator it is that operator's slope.
 
     A quotient of numbers without NaN or Inf is NaN only as 0 / 0, a product without NaN only as 0 times Inf. That the
     slope is what is infinite the operator's own divisor or factor shows: a smallest or largest value of 0, or an Inf.
     """
-    forward = meta.name.partition("/")[2].rpartition("/")[0]
+    forward = _forward_of(meta.name)
     rows = [subject.row_of[one].comparison for one in meta.inputs if one in subject.row_of]
     sides = [one.base for one in rows if one is not None]
     if meta.phase != "backward" or forward not in subject.meta_of or any(one.nan for one in sides):
         return ""
     kind = meta.op_type.rpartition(".")[2]
     if kind == "mul" and any(one.inf for one in sides):
-        return forward
+        above = [one for one in subject.ancestors(meta.name) & subject.row_of.keys()
+                 if (found := subject.row_of[one].comparison) is not None and found.base.inf]  # fmt: skip
+        began = _forward_of(min(above, key=lambda one: subject.order.get(one, 0), default=""))
+        return began if began in subject.meta_of else forward
     if kind == "div" and not any(one.inf for one in sides) and any(0.0 in (one.min, one.max) for one in sides):
         return forward
     return ""
+
+
+def _forward_of(name: str) -> str:
+    """Return the forward operator to which one of the backward pass belongs."""
+    return name.partition("/")[2].rpartition("/")[0]
 
 
 def _count(row: Row, what: str) -> int:

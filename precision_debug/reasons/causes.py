@@ -391,14 +391,14 @@ CAUSES: Mapping[str, Cause] = {
         mended=False, fails="always",
     ),
     "slope_infinite": Cause(
-        en="an infinite slope times a gradient of 0", zh="无穷大的斜率乘以为 0 的梯度",
+        en="an infinite slope times 0", zh="无穷大的斜率乘以 0",
         do="Keep the operator away from there: an epsilon beneath a root, torch.where on its input as well as on its"
            " result.",
         do_zh="避免该算子取到此处：在根号内加 epsilon；torch.where 除结果外也要作用于其输入。",
         why=Wording(
-            "its slope is infinite where it reads 0, and times a gradient of 0 that is NaN"
+            "its slope is infinite where it reads 0, and times 0 that is NaN"
             " ({count} {count:element|elements}), in the baseline too",
-            "它在 0 处的斜率为无穷大，乘以为 0 的梯度即为 NaN（{count} 个元素），基线中也是如此",
+            "它在 0 处的斜率为无穷大，乘以 0 即为 NaN（{count} 个元素），基线中也是如此",
         ),
         evidence={"kind": _TEXT, "count": _COUNT, "output": _TEXT, "slope": _TEXT},
         sentence=Wording(

@@ -647,6 +647,12 @@ def root_of_zero() -> Any:
     return own(lambda x: (x - x[:1]) * torch.sqrt(((x - x[:1]) ** 2).sum(-1, keepdim=True)))
 
 
+@case(BF16, r"backward/pow/mul", ("slope_infinite",))
+def distance_to_itself() -> Any:
+    """Distances of all pairs: the root's slope is infinite at 0, and times the square's slope of 0 that is NaN."""
+    return own(lambda x: torch.sqrt(((x[:, None] - x[None]) ** 2).sum(-1)) @ x)
+
+
 @case(BRAIN, r"cumsum|sin|mul|add|div", ())
 def positions_in_bfloat16() -> Any:
     """Positions 1 to 600 are counted in bfloat16, which knows no odd number above 256."""
