@@ -17,6 +17,7 @@ from warm import run_python
 import precision_debug
 from precision_debug.explain.regions import round_to_8_bits
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.report.model import Verdict
 
 pytest.importorskip("openvino", reason="openvino is not installed")
 pytest.importorskip("nncf", reason="nncf is not installed")
@@ -236,3 +237,56 @@ def test_the_paste_for_nncf_names_operators_that_it_finds(tmp_path: Path, kept: 
     read = [port.get_source_output().get_node() for name in named for port in found[name].inputs()]
     assert "FakeQuantize" not in {op.get_type_name() for op in read}
     assert any(op.get_type_name() == "FakeQuantize" for op in found.values())
+
+
+def _with_weight(folder: Path, name: str, held: str, fault: str) -> Path:
+    """Three products as an IR, the weight of the second in floats, as integers with a scale of each column, or behind a
+    FakeQuantize with a grid of each; and with a fault in that."""
+    import openvino
+    from openvino import opset13
+
+    random = np.random.default_rng(0)
+    weights = [random.standard_normal((16, 16)).astype(np.float32) / 4 for _ in range(3)]
+    if fault == "one scale":
+        weights[1][:, 5] *= 40
+        weights[2][5] /= 40
+    h = x = opset13.parameter([8, 16], np.float32, name="x")
+    x.output(0).set_names({"x"})
+    for place, weight in enumerate(weights):
+        constant = opset13.constant(weight, name=f"w{place}")
+        if held and place == 1:
+            ends = np.abs(weight).max(0, keepdims=True)
+            scale = (np.full_like(ends, ends.max()) if fault == "one scale" else ends) / 127
+            scale = scale[:, :1] if fault == "one scale" else scale
+            scale = scale * 0.3 if fault == "clipped" else scale
+            integers = np.clip(np.rint(weight / scale), -127, 127)
+            told = scale * np.where(np.arange(16) == 3, 1.6, 1).astype(np.float32) if fault == "scale" else scale
+            if held == "integers":
+                whole = opset13.convert(opset13.constant(integers.astype(np.int8), name="q1"), np.float32)
+                constant = opset13.multiply(whole, opset13.constant(told.astype(np.float32)), name="w1/dequantised")
+            else:
+                reach, given = (np.float32(127 * one) for one in (scale, told))
+                constant = opset13.fake_quantize(constant, -reach, reach, -given, given, 255, name="w1/fq_weights")
+        h = opset13.matmul(h, constant, False, False, name=f"h{place}")
+        h.output(0).set_names({f"h{place}"})
+    path = folder / f"{name}.xml"
+    openvino.save_model(openvino.Model([h], [x], "m"), str(path), compress_to_fp16=False)
+    return path
+
+
+@pytest.mark.parametrize("held", ["integers", "grid"])
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [("", ""), ("scale", "scale"), ("clipped", "weight_clipped"), ("one scale", "outlier_channel")],
+)
+def test_the_grid_of_a_weight_is_told_of_an_ir_as_of_an_onnx_file(
+    tmp_path: Path, held: str, fault: str, code: str
+) -> None:
+    base, target = (_with_weight(tmp_path, name, one, fault) for name, one in (("base", ""), ("target", held)))
+    feeds = {"x": np.random.default_rng(1).standard_normal((8, 16)).astype(np.float32)}
+    report = precision_debug.compare(
+        target, baseline_model=base, run_mode="ov_fp32", baseline="ov_fp32", inputs=feeds
+    )  # fmt: skip
+    found = report.explanation.culprits if report.explanation is not None else ()
+    assert [(one.name, one.cause) for one in found] == ([("h1", code)] if code else [])
+    assert report.verdict is (Verdict.FAIL if code else Verdict.EXPECTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from .engine.layers import BODIES, Layer, engine_layers, precision_counts, preci
 from .engine.marks import Marked, build_undisturbed, find_disturbed, list_surviving
 from .engine.opened import Opened, Seen, Switch, open_layers
 from .engine.seen_tensors import Shown
+from .engine.stored import holds_integers
 from .engine.tensor_list import Entry, list_tensors
 from .failures import running, to_one_line
 from .make import Built, Maker
@@ -254,6 +256,12 @@ class OpenVinoSession:
         """See protocols.Replacer."""
         self._listing()
         return not self._by_results
+
+    @functools.cached_property
+    def holds_integers(self) -> bool:
+        """See protocols.holds_integers."""
+        return any(holds_integers(port.get_node()) for value in self._graph.values.values() if value.op is not None
+                   for port in value.op.input_values())  # fmt: skip
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""

@@ -33,6 +33,7 @@ from .grid import (
     describe_outlier,
     find_grid_cause,
     find_outlier,
+    find_shared_scale,
     find_stored_cause,
     holds_another_scale,
     measure_outlier_again,
@@ -214,7 +215,8 @@ def _cause_in_few_bits(case: Case) -> Told | None:
         off = measure_norm(t, b) / (measure_norm(b) or 1.0)
         proven = case.proven("few_bits", {"weight": key, "off": off})
         if proven is not None and "left" in proven:
-            return "few_bits", proven
+            shared = find_shared_scale(case)
+            return find_stored_cause(case) or (("outlier_channel", shared) if shared else ("few_bits", proven))
     return None
 
 

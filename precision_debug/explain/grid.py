@@ -41,6 +41,7 @@ __all__ = [
     "describe_outlier",
     "find_grid_cause",
     "find_outlier",
+    "find_shared_scale",
     "find_stored_cause",
     "holds_another_scale",
     "measure_outlier_again",
@@ -106,14 +107,14 @@ def find_grid_cause(case: Case) -> Told:
     joint = measure_left_in_places(case, places) if len(places) > 1 and not first.get("several") else None
     if confirmed or (joint is not None and joint <= LEFT):
         return _CAUSE, first if joint is None else {**first, "left": min(joint, first.get("left", joint))}
-    if shared := _find_shared_scale(case):
+    if shared := find_shared_scale(case):
         return _CAUSE, shared
     if fitting := find_fitting_steps(case):
         return "coarse", fitting
     return "coarse", {"units": None, **_find_grid(exact, wrong, _find_step_of(case))}
 
 
-def _find_shared_scale(case: Case) -> Evidence:
+def find_shared_scale(case: Case) -> Evidence:
     """Return a constant on one scale where one for each of its channels, in the same type, takes most of the error
     away, however much alike these are; {} where none does."""
     found: list[Evidence] = []

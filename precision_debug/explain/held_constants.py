@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..protocols import find_stored
+from ..protocols import find_stored, holds_integers
 from ..records import Stored
 from .subject import Subject
 
@@ -32,7 +32,7 @@ def _read_held(subject: Subject, name: str, weight: str, values: Array) -> tuple
     room = subject.told_by_files.setdefault("held", {})
     if weight not in room:
         stored = find_stored(subject.target, weight) if not subject.two_files else None
-        if subject.two_files and subject.quantised_file:
+        if subject.quantised_file if subject.two_files else (stored is None and holds_integers(subject.target)):
             stored = next((held for key, _, held in list_stored_constants(subject, name) if key == weight), None)
         fits = stored is not None and stored.integers.shape == values.shape
         room[weight] = (dequantise(stored), int(np.size(stored.scale))) if stored is not None and fits else (None, 0)

@@ -18,7 +18,7 @@ from ..numbers.number_types import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, find_p
 from ..numbers.told import Tokens
 from ..onnx.removed_activations import Removed
 from ..pairing.align import strip_iteration
-from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
+from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench, holds_integers
 from ..records import Operator, Row, TensorMeta, TensorStats
 from .operators import BODIES, CASTS, JOIN, MOVE, find_reached, find_rounded_numbers, plain_type
 from .units import (
@@ -221,9 +221,9 @@ class Subject:
 
     @cached_property
     def quantised_file(self) -> bool:
-        """Whether the target's file brings integers that stand for numbers, and the baseline's none: a quantised model
-        beside the one that it was made of, in whichever run modes."""
-        return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self.quantises
+        """Whether the target's file brings integers that stand for numbers, and the baseline's none, in any modes."""
+        told = any(QUANTISED.search(meta.op_type) for meta in self.targets.values())
+        return not self.quantises and (told or (holds_integers(self.target) and not holds_integers(self.baseline)))
 
     @cached_property
     def weights_alone(self) -> bool:

@@ -78,6 +78,7 @@ __all__ = [
     "demand",
     "find_file_scales",
     "find_stored",
+    "holds_integers",
     "is_line",
     "is_switch",
     "keeps_own",
@@ -153,6 +154,7 @@ if TYPE_CHECKING:
         TellsOtherwise,
         find_file_scales,
         find_stored,
+        holds_integers,
         keeps_own,
         progress_to,
         takes_attributes,
@@ -188,6 +190,7 @@ __getattr__ = make_lazy_exports(
         "session": (
             "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session "
             "TellsOtherwise find_file_scales find_stored keeps_own progress_to takes_attributes tell"
+            "TellsOtherwise find_stored holds_integers keeps_own progress_to takes_attributes tell"
         ),
         "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },

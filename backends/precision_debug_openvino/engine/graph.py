@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.records import Operator
+from precision_debug.records import Operator, Stored
 
 from ..naming import dtype_of, name_operators, port_name, shape_of
+from .stored import dequantise, read_stored
 
 __all__ = ["Graph", "Key", "Value", "key_of", "list_bodies", "read_graph"]
 
@@ -50,9 +51,18 @@ class Value:
         of a weight in few bits: numpy arrays by name."""
         found: dict[str, Any] = {}
         for port in self.op.inputs():
-            made = list_fixed(port.get_source_output().get_node())
+            source = port.get_source_output().get_node()
+            if (held := read_stored(source)) is not None:
+                found[str(source.get_friendly_name())] = dequantise(held)
+                continue
+            made = list_fixed(source)
             found |= {str(one.get_friendly_name()): one.data for one in made or () if one.get_type_name() == "Constant"}
         return found
+
+    def stored(self) -> Mapping[str, Stored]:
+        """Return those that are held as integers, by the name of what makes numbers of them."""
+        sources = [port.get_source_output().get_node() for port in self.op.inputs()]
+        return {str(one.get_friendly_name()): held for one in sources if (held := read_stored(one)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +89,8 @@ class Graph:
                 parts.append(part)
                 waiting.extend(part.reads)
         constants = {name: array for part in reversed(parts) for name, array in part.constants().items()}
-        return Operator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants)
+        stored = {name: held for part in reversed(parts) for name, held in part.stored().items()}
+        return Operator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants, stored=stored)
 
     def computed(self) -> Iterator[Value]:
         """Everything but inputs and constants, of the main graph."""

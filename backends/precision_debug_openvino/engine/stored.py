@@ -1,0 +1,98 @@
+"""Weights that a model holds as integers: with a scale of each channel behind them, or behind a FakeQuantize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from precision_debug.records import Stored
+
+__all__ = ["dequantise", "holds_integers", "read_stored"]
+
+Array = np.ndarray[Any, Any]
+
+_WHOLE = frozenset({"i8", "u8"})
+
+_CENTRES = (127, 128)
+"""Of 255 and 256 levels, the one that stands for 0 where a grid is as wide on both sides."""
+
+
+def holds_integers(op: Any) -> bool:
+    """Return whether an operator makes a weight of integers, or rounds one to such."""
+    op = _skip_cast(op)
+    sources = [port.get_node() for port in op.input_values()]
+    if op.get_type_name() == "FakeQuantize":
+        return bool(sources[0].get_type_name() == "Constant")
+    return op.get_type_name() == "Multiply" and any(
+        _is_converted(one.input_value(0).get_node() if one.get_type_name() == "Subtract" else one) for one in sources
+    )  # fmt: skip
+
+
+def dequantise(held: Stored) -> Array:
+    """Return the numbers that a weight's integers stand for."""
+    return np.asarray((held.integers.astype(np.float32) - held.zero_point) * held.scale, np.float32)
+
+
+def read_stored(op: Any) -> Stored | None:
+    """Return the integers, and their scales, of which an operator makes a weight; None where it does otherwise."""
+    if not holds_integers(op):
+        return None
+    op = _skip_cast(op)
+    if op.get_type_name() == "FakeQuantize":
+        return _read_levels(op)
+    for product, scale in _iterate_both_ways(op):
+        parts = [product]
+        if product.get_type_name() == "Subtract":
+            parts = [port.get_node() for port in product.input_values()]
+        integers = _read_constant(parts[0], whole=True)
+        zero = _read_constant(parts[1]) if parts[1:] else np.zeros((), np.float32)
+        if integers is not None and zero is not None and scale is not None:
+            return Stored(integers=integers, scale=scale, zero_point=zero)
+    return None
+
+
+def _skip_cast(op: Any) -> Any:
+    """Return what makes a weight, where that is cast from the type of its scale (FP16) as it is read."""
+    made = op.input_value(0).get_node() if op.get_type_name() == "Convert" else op
+    return op if made.get_type_name() == "Constant" else made
+
+
+def _iterate_both_ways(op: Any) -> Iterator[tuple[Any, Array | None]]:
+    first, second = (port.get_node() for port in op.input_values())
+    yield first, _read_constant(second)
+    yield second, _read_constant(first)
+
+
+def _read_constant(op: Any, *, whole: bool = False) -> Array | None:
+    """Return a constant, converted or not; whole: one of 8-bit integers, which is converted."""
+    if whole and not _is_converted(op):
+        return None
+    held = op.input_value(0).get_node() if op.get_type_name() == "Convert" else op
+    if held.get_type_name() != "Constant":
+        return None
+    return np.array(held.data) if whole else np.array(held.data).astype(np.float32)
+
+
+def _is_converted(op: Any) -> bool:
+    """Return whether an operator makes floats of a constant of 8-bit integers."""
+    held = op.input_value(0).get_node() if op.get_type_name() == "Convert" else op
+    return held is not op and held.get_type_name() == "Constant" and held.get_element_type().get_type_name() in _WHOLE
+
+
+def _read_levels(op: Any) -> Stored | None:
+    """Return the levels to which a FakeQuantize rounds a constant, as integers of a type of 8 bits."""
+    read = [_read_constant(port.get_node()) for port in op.input_values()]
+    steps = int(op.get_attributes()["levels"]) - 1
+    if any(one is None for one in read) or not 0 < steps < 1 << 8:
+        return None
+    values, low, high, low_out, high_out = (np.asarray(one, np.float64) for one in read)
+    if not ((high > low) & (high_out > low_out)).all():
+        return None
+    levels = np.rint((np.clip(values, low, high) - low) / (high - low) * steps)
+    scale = (high_out - low_out) / steps
+    zero = np.rint(-low_out / scale)
+    if np.isin(zero, _CENTRES).all():
+        return Stored(integers=(levels - zero).astype(np.int8), scale=scale, zero_point=np.zeros_like(zero, np.int8))
+    return Stored(integers=levels.astype(np.uint8), scale=scale, zero_point=zero)
