@@ -277,6 +277,62 @@ def test_a_pass_is_named_beside_what_the_narrow_type_loses(seed: int, tmp_path: 
     assert not any(one.cause == "other_arithmetic" for one in rest)  # one pass removes all of these Relus
 
 
+def _product_and_norm(path: Path, keepdims: int = 0) -> tuple[str, Any]:
+    """See _norm_over_dropped_axes; keepdims=1: an ordinary norm."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Pow", ["m", "two"], ["p"]),
+        helper.make_node("ReduceMean", ["p"], ["v"], axes=[-1], keepdims=keepdims),
+        helper.make_node("Add", ["v", "eps"], ["ve"]), helper.make_node("Sqrt", ["ve"], ["s"]),
+        helper.make_node("Div", ["m", "s"], ["n"]), helper.make_node("Mul", ["n", "g"], ["k"]),
+        helper.make_node("MatMul", ["k", "u"], ["y"]),
+    ]  # fmt: skip
+    scalars = {"two": np.float32(2), "eps": np.float32(1), "g": np.arange(1, 5, dtype=np.float32)}
+    x = np.abs(_normal(4, 4, seed=1)) + np.arange(4, dtype=np.float32)
+    return _save(path, nodes, x, {"w": _normal(4, 4), "u": _normal(4, 4, seed=2), **scalars}, 17), x
+
+
+def _product_and_norm_of_rows(path: Path) -> tuple[str, Any]:
+    return _product_and_norm(path, 1)
+
+
+def _products_and_casts(path: Path, between: int = TensorProto.INT32) -> tuple[str, Any]:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Cast", ["m"], ["c"], to=between),
+        helper.make_node("Cast", ["c"], ["d"], to=TensorProto.FLOAT), helper.make_node("MatMul", ["d", "u"], ["e"]),
+        helper.make_node("Relu", ["e"], ["r"]), helper.make_node("MatMul", ["r", "v"], ["y"]),
+    ]  # fmt: skip
+    weights = {name: _normal(16, 16, seed=seed) / 4 for seed, name in enumerate("wuv")}
+    x = 3 * _normal(8, 16, seed=5)
+    return _save(path, nodes, x, weights, 17), x
+
+
+def _products_and_doubles(path: Path) -> tuple[str, Any]:
+    return _products_and_casts(path, TensorProto.DOUBLE)
+
+
+@pytest.mark.parametrize(("made", "mode", "config", "named"), [
+    (_product_and_norm, "ort_fp16", {}, "SimplifiedLayerNormFusion"),
+    (_product_and_norm, "ort_int8_dynamic", {}, "SimplifiedLayerNormFusion"),
+    *((_product_and_norm_of_rows, mode, {}, "") for mode in ("ort_fp16", "ort_int8_dynamic", "ort_int8")),
+    *((_products_and_casts, mode, _JOINS_CASTS, "CastChainElimination")
+      for mode in ("ort_fp16", "ort_int8", "ort_int8_dynamic")),
+    *((_products_and_doubles, mode, _JOINS_CASTS, "") for mode in ("ort_fp16", "ort_int8", "ort_int8_dynamic")),
+])  # fmt: skip
+def test_a_pass_is_named_where_the_narrow_type_would_be_blamed(
+    made: Any, mode: str, config: dict[str, str], named: str, tmp_path: Path
+) -> None:
+    path, x = made(tmp_path / "planted.onnx")
+    config = {key: value for key, value in config.items() if is_read(key)}
+    report = compare(path, run_mode=mode, inputs={"x": x}, config=config)
+    told = [one.evidence["passes"] for one in report.explanation.culprits if one.cause == "faulty_pass"]
+    if named and not told:
+        without = compare(path, run_mode=mode, inputs={"x": x}, config=config, disabled_optimizers=[named])
+        if without.explanation.actual == report.explanation.actual:
+            pytest.skip("this ONNX Runtime has no such pass, or it is right")
+    assert told == [named][: bool(named)]
+    assert not named or report.explanation.culprits[0].evidence["passes"] == named
+
+
 def test_no_pass_is_looked_for_where_a_lower_level_mends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

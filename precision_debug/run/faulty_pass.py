@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import explain
 from ..errors import BackendCrash, BackendError, ModelError, NothingToQuantise, PrecisionDebugError
-from ..explain.criteria import HALF
+from ..explain.criteria import HALF, SEVERAL
 from ..explain.ladder import StageExplanation as Bisected
 from ..explain.ladder import explain as bisected
 from ..explain.units import BEYOND
@@ -62,12 +62,18 @@ def with_faulty_pass(
     guilty = tuple(one for one in own if not known[one.cause].of_processor)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
-    unexplained = tuple(one.name for one in guilty if CAUSES[one.cause].by_a_pass)
-    if not asked and (_count_work(subject, target) > _WORK or (is_narrow(target.precision) and not unexplained)):
+    levels = _list_levels(target)
+    # where one run tells whether any pass does it, also whoever is told by sizes alone may be another pass's
+    may = bool(levels) and not any(one.of_processor for one in known.values())
+    unexplained = tuple(
+        one.name for one in guilty if known[one.cause].by_a_pass or (may and known[one.cause].is_open(one.evidence))
+    )
+    looked = bool(unexplained) or (may and not named) or not is_narrow(target.precision)
+    if not asked and (_count_work(subject, target) > _WORK or not looked):
         return explanation
     try:
         trials = _Trials(subject, target, feeds, tuple(sets), unexplained)
-        found = _bisect_passes(explanation, trials, quick=not asked)
+        found = _bisect_passes(explanation, trials, levels, quick=not asked)
     except PrecisionDebugError:
         return explanation  # the finished comparison is not lost for it
     return explanation if found is None else _with_cause(explanation, subject, target, guilty, *found)
@@ -86,20 +92,25 @@ def count_file_bytes(target: Opening) -> int:
         return 0
 
 
+def _list_levels(target: Opening) -> list[Mapping[str, Any]]:
+    """Return the settings of the engine's lower levels of optimisation; at the last one it changes nothing."""
+    cautious = target.capabilities.cautious
+    return list(cautious.cautiously(target.spec).values()) if cautious is not None else []
+
+
 def _bisect_passes(
-    explanation: Explanation, trials: _Trials, *, quick: bool
+    explanation: Explanation, trials: _Trials, levels: list[Mapping[str, Any]], *, quick: bool
 ) -> tuple[Bisected, Rebuilt, Rebuilt] | None:
     """Return what must be off, and what comes of the target with every pass on and with these off.
 
     A level at which the engine changes nothing is run first, where it has one: where that mends nothing, no pass does.
     """
     subject, target = trials.subject, trials.target
-    ladder, cautious = target.capabilities.ladder, target.capabilities.cautious
+    ladder = target.capabilities.ladder
     before = trials.compared
     allowed = explain.bound_of(explanation, target.precision)
     if ladder is None or before.error <= allowed:
         return None
-    levels = list(cautious.cautiously(target.spec).values()) if cautious is not None else []
     if levels and _find_bound(trials.run(levels[-1]), before, allowed) is None:
         return None
     rung = Rung(name=target.spec.mode, mode=target.spec.mode)
@@ -230,8 +241,10 @@ def _with_cause(
     small = bool(usual) and actual is not None and actual <= times * (usual or 0.0)
     gone_too = {name for name, error in before.there.items() if best.there.get(name, math.inf) <= HALF * error}
     first = next((one for one in guilty if one.name in gone_too), guilty[0] if guilty else None)
-    if first is not None and first.cause == "other_arithmetic":  # no rounding makes what that operator is off by
-        small = small and not is_narrow(target.precision) and "left" not in first.evidence
+    if first is not None and is_narrow(target.precision):  # what the operator itself is off by, where that is told
+        small = small and first.evidence.get("units", math.inf) <= SEVERAL
+    elif first is not None and first.cause == "other_arithmetic" and "left" in first.evidence:
+        small = False  # no rounding makes what it is seen to compute
     cause = "pass_rounding" if small or _is_one_step(subject, before.error) else "faulty_pass"
     within = tuple(_name_types(subject.targets.values(), subject.target.replacer))
     gone, new = _describe_replaced(best.tensors, within)

@@ -84,15 +84,16 @@ def _with_rules(names: Sequence[str]) -> tuple[str, ...]:
 
 def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
     """Return the graph transformers that ONNX Runtime applies to a model in a mode, and whether each changes it, as a
-    session in a process of its own logs them; all that this release has, as if each did, where one of them ends the
-    session, since those after it are not reached. Raises BackendError. """
+    session in a process of its own logs them, in the order of their last change; all that this release has, as if each
+    did, where one of them ends the session, since those after it are not reached. Raises BackendError. """
     options = {name: one for name, one in spec.options.items() if name != "save_model"}
     args = (spec.mode, spec.model.model_file, json.dumps(options, default=list))
     done = own_process.run_code(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})")
     ended = _ENDED in done.stderr
     passes: dict[str, bool] = {}
     for name, changed in _CHANGED.findall(done.stderr):
-        passes[name] = passes.get(name, False) or ended or changed == "1"
+        before = passes.pop(name, False) if changed == "1" else passes.get(name, False)
+        passes[name] = before or ended or changed == "1"
     if not passes:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise BackendError(
