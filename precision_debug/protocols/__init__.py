@@ -189,8 +189,7 @@ __getattr__ = make_lazy_exports(
         ),
         "session": (
             "Executed OneRun PrecisionReader ProgressReader PutsKnown Replace Replacer Session "
-            "TellsOtherwise find_file_scales find_stored keeps_own progress_to takes_attributes tell"
-            "TellsOtherwise find_stored holds_integers keeps_own progress_to takes_attributes tell"
+            "TellsOtherwise find_file_scales find_stored holds_integers keeps_own progress_to takes_attributes tell"
         ),
         "tensors": "BaselineStore Borrower Comparer CudaComparison Feeds Hook Started Tensor TorchComparison Workbench",
     },

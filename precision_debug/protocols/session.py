@@ -153,6 +153,8 @@ def find_file_scales(session: Session) -> Mapping[str, tuple[Any, Any]]:
     names of the codes and of the floats; {} where that is not known."""
     found: Mapping[str, tuple[Any, Any]] = getattr(session.replacer, "scales", {})
     return found
+
+
 def holds_integers(session: Session) -> bool:
     """Return whether a session's own file holds weights as integers where no operator of it tells that."""
     return bool(getattr(session.replacer, "holds_integers", False))
