@@ -127,3 +127,15 @@ def test_who_reads_a_broken_tensor_twice_is_judged_on_sound_numbers(tmp_path: Pa
     told = compare_float8(tmp_path, g, ["y"])
     assert told["one"].cause == "broken_scale"
     assert "square" not in told or told["square"].cause != "born"
+
+
+def test_a_tensor_that_its_scale_in_float8_cuts_off_is_told_with_its_end(tmp_path: Path) -> None:
+    """It was "overflow, above the type's maximum of 448", or "this type is too coarse" of numbers below that."""
+    g = Graph(opset=19)
+    one = g.input("one", np.array([3.0], np.float32))
+    g.op("Mul", [one, one], "square")  # its deviation is next to nothing, and not 0
+    g.op("Add", [product(g), "square"], "y")
+    told = compare_float8(tmp_path, g, ["y"])["square"]
+    assert told.cause == "saturation"
+    assert told.evidence["limit"] < 0.1 < told.evidence["largest"]
+    assert (told.evidence["share"], told.evidence["left"]) == (1.0, pytest.approx(0, abs=0.01))

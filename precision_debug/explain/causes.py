@@ -27,7 +27,7 @@ from .broken_scales import find_broken_scale
 from .casts import find_cast_cause
 from .criteria import HALF
 from .effects import measure_growth
-from .file_scales import find_coarse_scale
+from .file_scales import find_clipping_scale, find_coarse_scale, find_own_scale
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
     describe_outlier,
@@ -277,9 +277,9 @@ class _Operator:
         """The narrow type that the target computes the operator in."""
         return narrow_type(self.subject, self.name)
 
-    @property
+    @cached_property
     def limit(self) -> float:
-        return largest_of(self.narrow)
+        return largest_of(self.narrow) if find_own_scale(self.subject, self.name) is None else math.inf
 
     @property
     def least(self) -> float:
@@ -394,6 +394,8 @@ def _cause_beyond_range(one: _Operator) -> Told | None:
     """Weights, or results that make the error, above what a narrow type holds; beside float64, float32 is one."""
     if one.narrow in WIDE and not is_finer(one.subject, one.name):
         return None
+    if clipped := find_clipping_scale(one.case):
+        return "saturation", clipped
     finite, limit = np.isfinite(one.exact), one.limit
     too_large = finite & (np.abs(one.exact) > limit)
     only_results = bool(too_large.any()) and np.isfinite(one.wrong[~too_large & finite]).all()

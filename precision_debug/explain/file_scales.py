@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from ..protocols import find_file_scales
 from ..records import Grid
+from .operator_facts import largest_of_row
 from .subject import Subject
-from .undo import LEFT, Case, run_with
-from .units import steps_of
+from .undo import LEFT, Case, measure_left_of, run_with
+from .units import largest_of, steps_of
 
-__all__ = ["TURNS", "UNUSED", "find_coarse_scale", "find_probability_steps", "measure_left_with"]
+__all__ = [
+    "TURNS", "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_own_scale", "find_probability_steps",
+    "measure_left_with",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -49,6 +55,30 @@ def find_coarse_scale(case: Case) -> Evidence:
     )  # fmt: skip
     furthest = max((told[0] for told in found.values()), key=lambda told: float(told["scale"]) / float(told["fits"]))
     return {**furthest, "left": left} if left is not None and left <= LEFT else {}
+
+
+def find_clipping_scale(case: Case) -> Evidence:
+    """That the target's file holds a result in floats of 8 bits on a scale whose end is below what it reaches, where
+    having that back takes most of the error away; {} where there is none such."""
+    scale = find_own_scale(case.subject, case.name)
+    limit = 0.0 if scale is None else scale * largest_of(case.narrow)
+    beyond = np.isfinite(case.exact) & (np.abs(case.exact) > limit)
+    if not limit or not beyond.any():
+        return {}
+    left = measure_left_of(case, np.where(beyond, case.exact, case.wrong))
+    largest = float(case.exact[np.unravel_index(np.argmax(np.where(beyond, np.abs(case.exact), 0)), beyond.shape)])
+    model = largest_of_row(case.subject, case.name)  # what ran alone was given rounded inputs
+    largest = math.copysign(model, largest) if model > limit else largest
+    evidence = {"share": float(beyond.mean()), "largest": largest, "limit": math.copysign(limit, largest), "left": left}
+    return evidence if left <= LEFT else {}
+
+
+def find_own_scale(subject: Subject, name: str) -> float | None:
+    """Return the one scale on which the target's file holds a result in floats of 8 bits, whose own end then says
+    nothing; None where it has none, of 1, and of integers."""
+    scale, zero = find_file_scales(subject.target).get(subject.row_of[name].target_name, (np.zeros(0), np.zeros(0)))
+    scaled = scale.size == 1 and zero.dtype.name.startswith("float8") and scale.reshape(-1)[0] != 1
+    return float(scale.reshape(-1)[0]) if scaled else None
 
 
 def _fit_scale(values: Array, scale: Array, zero: Array) -> tuple[Evidence, Array, Array] | None:
