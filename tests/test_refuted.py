@@ -93,6 +93,14 @@ def test_who_runs_in_float_between_quantised_tensors_is_refuted_too(low: str, er
     assert (found.in_vain is not None) == refuted
 
 
+def test_nobody_is_nobody_where_the_outputs_pass() -> None:
+    """Within what one operator may make, a culprit that is refuted leaves no error of many that would fail the run."""
+    found = withdraw_culprits(dataclasses.replace(EXPLANATION, passes=True), kept_in_vain(2, 0.21))
+    assert found is not None
+    assert (found.state, found.culprits, found.overlap) == ("healthy", (), None)
+
+
+
 def test_what_is_refuted_is_nobody_s_and_says_why() -> None:
     kept = kept_in_vain(21, 0.2179)
     found = withdraw_culprits(EXPLANATION, kept)

@@ -357,8 +357,11 @@ def withdraw_culprits(explanation: Explanation, kept: ToKeep | None) -> Explanat
     if first.name not in explanation.budget:  # what its error makes alone was not measured
         return None
     overlap = Overlap(name=first.name, alone=None, without=point.error, tried=explanation.tried, kept=point.kept)
+    bound = bound_of_many(explanation)
+    if explanation.passes:  # within what one operator may make, so that nobody's is none either
+        return dataclasses.replace(explanation, state="healthy", culprits=(), passes=False, allowed=bound)
     return dataclasses.replace(
-        explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=bound_of_many(explanation)
+        explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=bound
     )
 
 
