@@ -77,8 +77,8 @@ def test_a_tensors_scale_in_a_file_that_was_given(tmp_path: Path, broken: str, w
 def test_the_scales_of_some_channels_of_a_weight(tmp_path: Path, broken: str) -> None:
     first = explain(tmp_path, kind=np.int8, weight=BROKEN[broken])
     assert (first.name, first.cause) == ("h1", "broken_scale")
-    told = {key: first.evidence[key] for key in ("weight", "scale", "count", "scales")}
-    assert told == {"weight": "w1", "scale": broken, "count": 2, "scales": 16}
+    told = {key: first.evidence[key] for key in ("weight", "scale", "count", "elements")}
+    assert told == {"weight": "w1", "scale": broken, "count": 2 * 16, "elements": 16 * 16}
     assert first.evidence["left"] < 0.1
 
 

@@ -101,9 +101,12 @@ def _list_broken_constants(subject: Subject, name: str) -> Iterator[tuple[Eviden
     told = set[str]()
     for weight, values, held in stored:
         told.add(weight)
+        if held.integers.shape != values.shape:
+            continue
         scale = np.asarray(held.scale)
-        if (found := _describe(weight, scale, held.integers, "weight")) and held.integers.shape == values.shape:
-            yield found, _break(values, scale)
+        each = scale if scale.size == 1 else np.broadcast_to(scale, values.shape)
+        if found := _describe(weight, each, held.integers, "weight"):
+            yield found, _break(values, each)
     for weight, values in constants_of(subject, name).items():  # of one number, which no file tells of as stored
         scale, zero = scales.get(weight, (np.ones(()), np.ones(())))
         if weight not in told and scale.size == 1 and (found := _describe(weight, scale, zero, "weight")):
@@ -116,7 +119,7 @@ def _describe(name: str, scale: Array, codes: Array, key: str = "from") -> Evide
     if not broken.any():
         return {}
     worst = float(np.asarray(scale)[broken].flat[0])
-    many = {"count": int(broken.sum()), "scales": int(broken.size)} if broken.size > 1 else {}
+    many = {"count": int(broken.sum()), "elements": int(broken.size)} if broken.size > 1 else {}
     told = f"{worst:.4g}".replace("nan", "NaN").replace("inf", "Inf")
     return {key: name, "type": codes.dtype.name, "scale": told, **many}
 

@@ -131,9 +131,9 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
                 "其常量 {weight} 以比例 {scale} 量化为 {type}，任何数都无法由其表示",
             ),
         },
-        behind={"count": Wording(" ({count} of {scales} scales)", "（{scales} 个比例中的 {count} 个）")},
+        behind={"count": Wording(" ({count} of {elements} numbers)", "（{elements} 个数中的 {count} 个）")},
         evidence={
-            "from": _TEXT, "weight": _TEXT, "type": _TEXT, "scale": _TEXT, "count": _COUNT, "scales": _COUNT,
+            "from": _TEXT, "weight": _TEXT, "type": _TEXT, "scale": _TEXT, "count": _COUNT, "elements": _COUNT,
         },
     ),
     "reads_rounded": Cause(
