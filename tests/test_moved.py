@@ -305,6 +305,24 @@ class Net(nn.Module):
         return self.c(self.b(h) + h if self.more else self.b(h))
 
 
+class View(Net):
+    def forward(self, x):
+        h = torch.tanh(self.a(x)).reshape(2, 2, 8)
+        return self.c(self.more(h).reshape(4, 8))
+
+
+def viewed():
+    return View(lambda h: h).eval(), torch.randn(4, 8)
+
+
+def doubled():
+    return View(lambda h: h.sin() * 2).eval(), torch.randn(4, 8)
+
+
+def turned():
+    return View(lambda h: h.transpose(0, 1).contiguous()).eval(), torch.randn(4, 8)
+
+
 def plain():
     return Net(False).eval(), torch.randn(4, 8)
 
@@ -335,3 +353,20 @@ def test_an_error_is_told_of_the_operators_that_one_side_alone_has(
     assert sentence.index(f"`{told['owner']}`") < sentence.index(f"`{only.name}`")
     several = [dataclasses.replace(only, name=name, evidence={**told, "seen": name}) for name in "ab"]
     assert group_by_constant(several) == [several], "one sentence for all that they are seen at"
+
+
+@pytest.mark.parametrize(("base", "target", "owner", "sole"), [
+    ("viewed", "doubled", "sin", "the_target"), ("doubled", "viewed", "sin", "the_baseline"),
+    ("viewed", "turned", "transpose", "the_target"),
+])  # fmt: skip
+def test_operators_of_one_side_are_told_and_not_the_view_that_reads_them(
+    base: str, target: str, owner: str, sole: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    file = tmp_path / "parts.py"
+    file.write_text(_PARTS)
+    report = precision_debug.compare(
+        f"{file}:{target}", run_mode="torch_fp32", baseline="torch_fp32", baseline_model=f"{file}:{base}"
+    )
+    (only,) = named_culprits(report)
+    assert (only.cause, only.evidence["owner"], only.evidence["sole"]) == ("files_differ", owner, say(sole))

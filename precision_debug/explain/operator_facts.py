@@ -11,7 +11,7 @@ import numpy as np
 from ..numbers.born import compute_finite_l2
 from ..reasons import say
 from ..records import Operator, TensorMeta
-from .operators import CANCEL, MOVE, SELECT, SUM_UP, plain_type
+from .operators import CANCEL, MOVE, REORDER, SELECT, SUM_UP, plain_type
 from .subject import Subject, collect_stretch
 
 __all__ = [
@@ -108,10 +108,14 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
         return {}
     one_sided = not ours or not others
     if one_sided and all(plain_type(one) in MOVE for one in (*ours, *others)):  # a copy more makes no other numbers
-        return {}
+        turns = any(plain_type(one) in REORDER for one in (*ours, *others))
+        if not turns or not all(plain_type(one.op_type) in MOVE for one, _ in alike):
+            return {}
     if sorted(ours) == sorted(others):
         return _find_other_number(subject, mine, theirs) or {"turned": len(ours)}
-    at = next((one for one in mine or theirs if plain_type(one.op_type) not in MOVE), (mine or theirs)[0])
+    more = mine or theirs
+    acting = next((one for one in more if plain_type(one.op_type) not in MOVE), None)
+    at = acting or next((one for one in more if plain_type(one.op_type) in REORDER), more[0])
     apart = next((told for pair in alike if one_sided and (told := _tell_apart(subject, *pair))), None)
     if apart is not None:  # the operators that one side has more make up for it
         ours, others = [apart[0], *ours], [apart[1], *others]

@@ -48,6 +48,13 @@ MOVE = split_words("""
 """)
 """They only move numbers about, and never take blame."""
 
+REORDER = split_words("""
+    Transpose transpose permute t flip roll transpose2 TRANSPOSE DepthToSpace SpaceToDepth pixel_shuffle pixel_unshuffle
+    PixelShuffle ShuffleChannels BatchToSpace SpaceToBatch ReverseSequence SPACE_TO_DEPTH DEPTH_TO_SPACE
+    SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_V2 REVERSE_SEQUENCE
+""")
+"""Those of them that put elements into another order."""
+
 BODIES = split_words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
 """They have graphs inside, of which their results are."""
 
