@@ -137,3 +137,34 @@ def test_nothing_is_told_of_other_numbers_or_of_none() -> None:
     for wrong in (GIVEN, EXACT, broken, np.tanh(EXACT)):
         assert not find_relation(EXACT, wrong, {}, LEFT)
     assert not find_relation(np.array([1.0]), np.array([2.0]), {}, LEFT)
+
+
+@pytest.mark.parametrize(
+    ("before", "there", "error", "told"),
+    [
+        (1e-8, (4, 8), 0.5, {"owner": "act", "owner_type": "PRelu", "seen": "t"}),
+        (1e-8, (4, 1), 0.5, {"owner": "act", "owner_type": "PRelu", "seen": "t", "shape": "[4, 8]",
+                             "shape_there": "[4, 1]"}),
+        (1e-2, (4, 8), 0.5, {}),  # what it reads is off already
+        (1e-8, (4, 8), 2e-7, {}),  # it rounds
+    ],
+)  # fmt: skip
+def test_a_fused_region_that_shows_where_it_departs_inside(
+    before: float, there: tuple[int, ...], error: float, told: dict[str, str]
+) -> None:
+    """What a further run shows of it is in none of the rows that may be blamed, and tells which operator it is."""
+    from types import SimpleNamespace
+
+    from report_factory import make_comparison, make_row, make_stats
+
+    from precision_debug.explain.differences import _find_first_inside
+    from precision_debug.records import Status, TensorMeta
+
+    base, target = (make_stats(shape=shape, elements=32) for shape in ((4, 8), there))
+    act = make_row(name="act", comparison=make_comparison(error, base=base, target=target), status=Status.FAIL)
+    region = [TensorMeta(name=name, op_type=kind, node=name, inputs=(read,)) for name, kind, read in (
+        ("a", "Conv", "x"), ("act", "PRelu", "a"), ("t", "Tanh", "act"))]  # fmt: skip
+    subject = SimpleNamespace(
+        rows=[make_row(name="a", error=before), make_row(name="t", error=0.5)], unfused=[act], region_of={"t": region}
+    )
+    assert _find_first_inside(subject, "t") == told  # type: ignore[arg-type]

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..records import Culprit
-from .criteria import HALF
+from ..records import Culprit, Status
+from .criteria import FAR, HALF
 from .exchanged import find_most_left, make_case
 from .introduced import Alone
 from .places import find_place
 from .relations import find_relation
 from .scattered import find_meeting
 from .subject import Subject
+from .units import unit_of
 from .work import Work
 
 __all__ = ["with_differences"]
@@ -36,6 +38,8 @@ def with_differences(
 def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
     if culprit.cause != "other_arithmetic" or culprit.evidence.keys() & {"count", "ours", "turned"}:
         return culprit
+    if inside := _find_first_inside(subject, culprit.name):
+        return dataclasses.replace(culprit, evidence={**culprit.evidence, **inside})
     case = make_case(subject, alone, culprit.name)
     if case is None:
         return culprit
@@ -51,3 +55,22 @@ def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit
             relation["relation_there"] = relation.pop("relation")
         found = {**found, **relation}
     return dataclasses.replace(culprit, evidence={**culprit.evidence, **found}) if found else culprit
+
+
+def _find_first_inside(subject: Subject, name: str) -> dict[str, Any]:
+    """Return the operator inside a fused region of which the result was seen, too, if only in a further run: all that
+    it reads agrees, and what it gives does not, in numbers far beyond rounding or in shape. {} where none is."""
+    rows = {row.name: row for row in (*subject.rows, *subject.unfused) if row.comparison is not None}
+    for meta in subject.region_of.get(name, ()):
+        row, read = rows.get(meta.name), [rows.get(one) for one in meta.inputs]
+        if row is None or row.comparison is None or meta.name == name or row.status is not Status.FAIL:
+            continue
+        if not read or any(one is None or one.status is not Status.PASS for one in read):
+            continue
+        told = {"owner": meta.name, "owner_type": meta.op_type, "seen": name}
+        sides = row.comparison
+        if not sides.shapes_match:
+            return {**told, "shape": str(list(sides.base.shape)), "shape_there": str(list(sides.target.shape))}
+        if (sides.relative_l2 or 0.0) > FAR * unit_of(sides.target.dtype, None):
+            return told
+    return {}

@@ -65,16 +65,15 @@ class _OnDevice:
 class Subject:
     """Two open sessions that have just been compared.
 
-    rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
-    targets: the target's tensors, by name. together: the two may run side by side.
-    operators_alone: the baseline's file's, each of which can be run on any values; None of another format.
-    target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
-    hold in memory. two_frameworks: whose words for one operator are not the same. outputs, target_outputs: of both
-    sides, as the comparison's run returned them. fails: an output is beyond the tolerance that the user gave.
-    iterations: how many the tensors have of which ``rows`` has those of the first and of the last iterations alone, by
-    their names without one. bearers: tensors in between that bear the error of all iterations without rows, nobody's.
-    variant: what the target was given the baseline's sample in, "batch" or "padded"; "" where both were fed alike.
-    tokens: of a causal language model, what it says of each on both sides. inner: rows that are parts of their readers.
+    rows: those that were compared, with their numbers; unfused: those inside a fused layer that a further run shows.
+    tensors: the baseline's, in execution order. targets: the target's tensors, by name. together: both may run at once.
+    operators_alone: the baseline's file's, to be run on any values; None of another format. target_feeds: the target's
+    own, where its inputs have other names. memory_budget: bytes of waiting tensors to hold in memory. two_frameworks:
+    whose words for one operator are not the same. outputs, target_outputs: as the run returned them. fails: an output
+    is beyond the user's tolerance. iterations: how many a tensor has of which ``rows`` has the first and the last
+    alone, by its name without one. bearers: tensors in between that bear the error of iterations without rows. variant:
+    what the target was given the baseline's sample in, "batch" or "padded"; "" where both were fed alike. tokens: of a
+    causal language model, what both sides say of each. inner: rows that are parts of their readers.
     """
 
     baseline: Session
@@ -82,6 +81,7 @@ class Subject:
     feeds: Feeds
     target_feeds: Feeds | None = None
     rows: Sequence[Row]
+    unfused: Sequence[Row] = ()
     tensors: Sequence[TensorMeta]
     targets: Mapping[str, TensorMeta]
     together: bool = False

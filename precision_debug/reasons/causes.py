@@ -466,11 +466,15 @@ CAUSES: Mapping[str, Cause] = {
             "rel_l2": _FIGURE, "count": _COUNT, "elements": _COUNT, "turned": _COUNT, "ours": _TEXT, "theirs": _TEXT,
             "at": _TEXT, "place": _WORD, "differing": _COUNT, "base_there": _TEXT, "target_there": _TEXT,
             "relation": _WORD, "relation_there": _WORD, "within": _WORD, "left": _SHARE, "owner": _TEXT,
-            "owner_type": _TEXT, "sole": _WORD, "seen": _TEXT, "met": _WORD, "met_there": _WORD,
+            "owner_type": _TEXT, "sole": _WORD, "seen": _TEXT, "met": _WORD, "met_there": _WORD, "shape": _TEXT,
+            "shape_there": _TEXT,
         },
         behind={"seen": SEEN},
         instead={"sole": Wording(
             "the target computes something else: only the {sole} has it", "目标的计算不同：仅{sole}有此算子"
+        ), "shape": Wording(
+            "the target computes something else: its result has the shape {shape_there} and the baseline's {shape}",
+            "目标的计算不同：其结果形状为 {shape_there}，而基线为 {shape}",
         ), "met": Wording(
             "the target computes something else: of several numbers that go to one place, as indices repeat, it has"
             " {met_there}, and the baseline {met}",

@@ -376,6 +376,7 @@ def _make_subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResul
         rows=[
             dataclasses.replace(row, is_output=row.name in outputs) for row in ran.ends if row.target_name not in inner
         ],
+        unfused=[row for row in ran.ends if row.target_name in inner],
         tensors=base.tensors,
         targets=targets,
         together=both.together,
