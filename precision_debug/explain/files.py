@@ -23,7 +23,13 @@ from .attributes import find_flattened, find_guilty_attributes, list_other_attri
 from .exchanged import find_most_left
 from .introduced import Alone
 from .moved import find_first_difference, find_transposition
-from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches, list_fixed
+from .operator_facts import (
+    compare_places,
+    find_exchanged_operators,
+    find_longer_stretches,
+    find_operators_alone,
+    list_fixed,
+)  # fmt: skip
 from .operators import MOVE, plain_type
 from .subject import Subject, find_converted_type, list_between, list_made_of
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -100,7 +106,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             difference = _compare_enclosing_operators(baseline, target, mine, theirs) or {**difference, **whole}
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
-    if parts and (alone := _find_operators_alone(subject, name)):
+    if parts and (alone := find_operators_alone(subject, name)):
         return alone
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
@@ -109,16 +115,6 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             return difference
     around = (_compare_enclosing_operators(baseline, target, mine, theirs) for _, _, _, mine, theirs in parts)
     return next((found for found in around if found), {}) or (_find_left_out(subject, case) if case is not None else {})
-
-
-def _find_operators_alone(subject: Subject, name: str) -> Evidence:
-    """Return the operators that one side alone has before one that only moves elements, as a view that reads a dropout:
-    they make the error, and that one shows it. {} where it does more, or both sides have others."""
-    row = subject.row_of.get(name)
-    told = find_exchanged_operators(subject, name) if row is not None and plain_type(row.op_type) in MOVE else {}
-    whole = {key: told[key] for key in ("owner", "owner_type", "sole", "seen") if key in told}
-    named = {"what": say("an_operator"), "name": name, "base": told.get("ours"), "target": told.get("theirs")}
-    return {**named, **whole} if "sole" in told else {}
 
 
 def _find_folded_operators(subject: Subject, name: str, difference: Evidence, theirs: Operator) -> Evidence:

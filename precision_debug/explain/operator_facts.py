@@ -27,6 +27,7 @@ __all__ = [
     "find_inherited_error",
     "find_largest_input",
     "find_longer_stretches",
+    "find_operators_alone",
     "find_weights_in_few_bits",
     "is_finer",
     "is_quantised",
@@ -128,6 +129,16 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
         **found, "owner": at.name, "owner_type": named[not ours], **({} if shown else {"seen": name}),
         "sole": say("the_baseline") if ours else say("the_target"),
     }  # fmt: skip
+
+
+def find_operators_alone(subject: Subject, name: str) -> dict[str, Any]:
+    """Return the operators that one side alone has before one that only moves elements, as a view that reads a dropout:
+    they make the error, and that one shows it. {} where it does more, or both sides have others."""
+    row = subject.row_of.get(name)
+    told = find_exchanged_operators(subject, name) if row is not None and plain_type(row.op_type) in MOVE else {}
+    whole = {key: told[key] for key in ("owner", "owner_type", "sole", "seen") if key in told}
+    named = {"what": say("an_operator"), "name": name, "base": told.get("ours"), "target": told.get("theirs")}
+    return {**named, **whole} if "sole" in told else {}
 
 
 def find_longer_stretches(subject: Subject, name: str) -> tuple[str, str] | None:
