@@ -136,7 +136,7 @@ def find_operators_alone(subject: Subject, name: str) -> dict[str, Any]:
     they make the error, and that one shows it. {} where it does more, or both sides have others."""
     row = subject.row_of.get(name)
     told = find_exchanged_operators(subject, name) if row is not None and plain_type(row.op_type) in MOVE else {}
-    whole = {key: told[key] for key in ("owner", "owner_type", "sole", "seen") if key in told}
+    whole = {key: value for key, value in told.items() if key in {"owner", "owner_type", "sole", "seen"}}
     named = {"what": say("an_operator"), "name": name, "base": told.get("ours"), "target": told.get("theirs")}
     return {**named, **whole} if "sole" in told else {}
 
