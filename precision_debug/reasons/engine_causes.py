@@ -15,6 +15,7 @@ _PASS = {
     "passes": _TEXT, "before": _FIGURE, "after": _FIGURE, "runs": _COUNT, "of": _COUNT, "replaced": _TEXT,
     "instead": _TEXT, "paste": _TEXT, "option": _TEXT,
 }  # fmt: skip
+_UNROUNDED = {"exact_base": _FIGURE, "exact_target": _FIGURE}
 
 ENGINE_CAUSES: Mapping[str, Cause] = {
     "faulty_pass": Cause(
@@ -52,6 +53,52 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
         sentence=Wording(
             "{what} `{name}` causes the error: {why}. To switch the pass off: `{paste}`.",
             "误差来自 {what} `{name}`：{why}。关闭它：`{paste}`。",
+        ),
+        mended=False, pastes="option",
+    ),
+    "rounds_less_by_pass": Cause(
+        en="an engine pass rounds fewer times than the model says, as expected",
+        zh="引擎的某个 pass 比模型少舍入几次，属预期",
+        do="Leave the pass on; use the line to paste if results have to equal the baseline's.",
+        do_zh="保留该 pass；若结果须与基线一致，使用可粘贴的那一行。",
+        why=Wording(
+            "expected: it rounds fewer times, as the engine turns {replaced} into {instead} ({passes}): the outputs are"
+            " off by {before} (Rel L2), and by {after} with the pass switched off; but against the same model without"
+            " these roundings the baseline is off by {exact_base} and the target by {exact_target}",
+            "属预期：舍入次数更少，引擎的 {passes} 将 {replaced} 变为 {instead}：输出相差 {before}（相对"
+            " L2），关闭该 pass 后为 {after}；但与去掉这些舍入的同一模型相比，基线相差 {exact_base}，目标相差"
+            " {exact_target}",
+        ),
+        evidence={**_PASS, **_UNROUNDED},
+        sentence=Wording(
+            "{what} `{name}` is where the two sides differ: {why}. Of the two, the target is the nearer one; to get the"
+            " baseline's numbers all the same: `{paste}`.",
+            "两侧的差异在于 {what} `{name}`：{why}。两者之中目标更接近；若仍须得到基线的数值：`{paste}`。",
+        ),
+        mended=False, pastes="option",
+    ),
+    "asked_pass": Cause(
+        en="an engine pass that was asked for changes the computation", zh="按要求启用的引擎 pass 改变了计算",
+        do="Leave the option out that asks for the pass, if the difference matters.",
+        do_zh="若该差异有影响，去掉启用该 pass 的选项。",
+        why=Wording(
+            "the engine turns {replaced} into {instead} ({passes}), which `{asked}` asks for: the outputs are off by"
+            " {before} (Rel L2), and by {after} without it",
+            "引擎的 {passes} 将 {replaced} 变为 {instead}，这是 `{asked}` 要求的：输出相差 {before}（相对"
+            " L2），去掉它后为 {after}",
+        ),
+        behind={
+            "exact_base": Wording(
+                "; against the same model without these roundings the baseline is off by {exact_base} and the target by"
+                " {exact_target}",
+                "；与去掉这些舍入的同一模型相比，基线相差 {exact_base}，目标相差 {exact_target}",
+            )
+        },
+        evidence={**_PASS, **_UNROUNDED, "asked": _TEXT},
+        sentence=Wording(
+            "{what} `{name}` is where the two sides differ: {why}. It was asked for and is no fault of the engine; to"
+            " leave it off, leave out `{asked}`.",
+            "两侧的差异在于 {what} `{name}`：{why}。这是按要求启用的，并非引擎的错误；去掉 `{asked}` 即可关闭。",
         ),
         mended=False, pastes="option",
     ),

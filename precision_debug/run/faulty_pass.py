@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,9 @@ _STEPS = 4.0
 _NAMED = 4
 """Operators that a sentence names on either side of a pass."""
 
+_ROUNDING = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast"})
+"""Operators that compute nothing but another type."""
+
 
 def with_faulty_pass(
     explanation: Explanation, subject: explain.Subject, target: Opening, asked: bool | None, feeds: Feeds,
@@ -76,7 +80,7 @@ def with_faulty_pass(
         found = _bisect_passes(explanation, trials, levels, quick=not asked)
     except PrecisionDebugError:
         return explanation  # the finished comparison is not lost for it
-    return explanation if found is None else _with_cause(explanation, subject, target, guilty, *found)
+    return explanation if found is None else _with_cause(explanation, trials, guilty, *found)
 
 
 def _count_work(subject: explain.Subject, target: Opening) -> int:
@@ -227,14 +231,17 @@ def _error_of_worst_output(base: Mapping[str, Any], target: Mapping[str, Any]) -
 
 
 def _with_cause(
-    explanation: Explanation, subject: explain.Subject, target: Opening, guilty: tuple[Culprit, ...], found: Bisected,
-    before: Rebuilt, best: Rebuilt,
+    explanation: Explanation, trials: _Trials, guilty: tuple[Culprit, ...], found: Bisected, before: Rebuilt,
+    best: Rebuilt,
 ) -> Explanation:  # fmt: skip
     """The pass is the cause of the first culprit whose error goes with it, which stands for all such; where none was
     looked at, of the first that it can be; without one, of the output that is worst.
 
-    Where the error is no more than what rounding everywhere makes of this model, the pass only rounds elsewhere.
+    Where the error is no more than what rounding everywhere makes of this model, the pass only rounds elsewhere. One
+    that takes nothing but roundings away, and comes nearer to the numbers without any, is not at fault, nor is one that
+    the user asked for.
     """
+    subject, target = trials.subject, trials.target
     usual, actual = explanation.expected, explanation.actual
     # the integers of one file are rounded alike on both sides: only what falls to the neighbouring step is usual
     times = _STEPS if subject.same_integers else BEYOND
@@ -247,7 +254,8 @@ def _with_cause(
         small = False  # no rounding makes what it is seen to compute
     cause = "pass_rounding" if small or _is_one_step(subject, before.error) else "faulty_pass"
     within = tuple(_name_types(subject.targets.values(), subject.target.replacer))
-    gone, new = _describe_replaced(best.tensors, within)
+    replaced, instead = _list_replaced(best.tensors, within)
+    gone, new = _name_some(replaced), _name_some(instead)
     blamed = first.name if first is not None else explanation.at
     there = subject.row_of[blamed].target_name if blamed in subject.row_of else ""
     made_of = next((meta.op_type for meta in within if meta.name == there), "")
@@ -257,6 +265,13 @@ def _with_cause(
         "of": len(found.switch.items), "replaced": gone, "instead": new, "paste": found.snippet,
         "option": format_switch_option(target, found.switch, found.off),
     }  # fmt: skip
+    fewer, more = (Counter(kind for kind, _ in some) for some in (replaced, instead))
+    if replaced and {*(fewer - more), *(more - fewer)} <= _ROUNDING and (nearer := _find_nearer(subject)):
+        cause = "rounds_less_by_pass"
+        evidence |= nearer
+    if asking := _find_asking(trials, before, best):
+        cause = "asked_pass"
+        evidence |= asking
     if first is not None:
         culprit = dataclasses.replace(first, cause=cause, evidence=evidence, keep=(first.name,), amplifier="")
         told = [culprit if one is first else one for one in explanation.culprits
@@ -274,6 +289,66 @@ def _with_cause(
         at=name, keep=(name,),
     )  # fmt: skip
     return dataclasses.replace(explanation, state="culprits", culprits=(*explanation.culprits, made))
+
+
+def _find_asking(trials: _Trials, before: Rebuilt, best: Rebuilt) -> Mapping[str, Any]:
+    """Return which of the engine's own settings that the user gave has the pass on, as evidence: left out, the error
+    goes as it does with the pass off; {} where none does."""
+    target = trials.target
+    table = {setting.name: setting for setting in target.settings if setting.kind == "pairs"}
+    bound = max(2 * best.error, before.error / _FEWER)
+    for name, setting in table.items():
+        given = dict(target.spec.options.get(name) or {})
+        for key, value in given.items():
+            without = trials.run({name: {one: given[one] for one in given if one != key}})
+            if without.error <= min(bound, HALF * before.error):
+                return {"asked": setting.typed({key: value}), "after": without.error}
+    return {}
+
+
+def _find_nearer(subject: explain.Subject) -> Mapping[str, float]:
+    """Return what both sides are off by against the baseline's model without its roundings to narrow types, as
+    evidence; {} where the target is not the nearer one, or nobody can tell."""
+    try:
+        unrounded = _run_unrounded(subject)
+    except PrecisionDebugError:
+        return {}
+    base = _error_of_worst_output(unrounded, subject.outputs)
+    named = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
+    target = _error_of_worst_output(unrounded, named)
+    return {"exact_base": base, "exact_target": target} if target < base else {}
+
+
+def _run_unrounded(subject: explain.Subject) -> Mapping[str, Any]:
+    """Return the baseline's outputs where behind each QuantizeLinear and DequantizeLinear, and behind casts from one
+    float to another, what went into them is put. Raises PrecisionDebugError."""
+    session = subject.baseline.replacer
+    if session is None or not session.replaces:
+        return {}
+    types = {meta.name: meta.dtype for meta in session.tensors}
+    known: dict[str, Any] = {name: as_array(one, name=name) for name, one in subject.feeds.items()}
+
+    def put(_op_type: str, name: str, value: Any) -> Any:
+        own = session.operator(name)
+        shown = as_array(value, name=name)
+        wide = known.get(own.inputs[0]) if own is not None and own.op_type in _ROUNDING and own.inputs else None
+        if own is None or wide is None or (own.op_type == "Cast" and "float" not in types.get(name, "")):
+            known[name] = np.array(shown)
+            return value
+        known[name] = _cut_off_alike(wide, shown)
+        return value if own.op_type == "QuantizeLinear" else known[name]
+
+    return session.run_replacing(subject.feeds, put)
+
+
+def _cut_off_alike(wide: Any, rounded: Any) -> Any:
+    """Return numbers before rounding, of which what the grid cuts off is cut off: that may be meant so, as where a Relu
+    was left out for it."""
+    if not rounded.size:
+        return rounded
+    low, high = rounded.min(), rounded.max()
+    step = np.abs(wide - rounded)[(low < rounded) & (rounded < high)].max(initial=0)
+    return np.clip(wide, low - step, high + step)
 
 
 def _is_one_step(subject: explain.Subject, error: float) -> bool:
@@ -300,16 +375,18 @@ def _name_types(metas: Iterable[TensorMeta], session: Replacer | None) -> Iterat
         yield meta if own is None else dataclasses.replace(meta, op_type=own.op_type)
 
 
-def _describe_replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:
-    """Return what only the graph without the passes has, and only the graph with them."""
+def _list_replaced(
+    without: Iterable[TensorMeta], within: Iterable[TensorMeta]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return operators, as type and name, that only the graph without the passes has, and only the graph with them."""
     first, second = ({(meta.op_type, meta.origin or meta.name): None for meta in metas} for metas in (without, within))
+    return [one for one in first if one not in second], [one for one in second if one not in first]
 
-    def listed(ours: Collection[tuple[str, str]], theirs: Collection[tuple[str, str]]) -> str:
-        alone = [f"{kind} {name}" for kind, name in ours if (kind, name) not in theirs]
-        more = len(alone) - _NAMED
-        return " + ".join(alone[:_NAMED]) + (f" + {more} more" if more > 0 else "")
 
-    return listed(first, second), listed(second, first)
+def _name_some(operators: Collection[tuple[str, str]]) -> str:
+    alone = [f"{kind} {name}" for kind, name in operators]
+    more = len(alone) - _NAMED
+    return " + ".join(alone[:_NAMED]) + (f" + {more} more" if more > 0 else "")
 
 
 # Which pass of the engine keeps a target from being built or run at all: it is built with passes off, by bisection.
