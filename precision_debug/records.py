@@ -104,6 +104,7 @@ class InputMeta:
     dtype: numpy's name ("float32", "bfloat16", "str"). shape: one entry a dimension; a str names a dynamic one; None:
     rank unknown. guessed: the model says neither, so they bind nobody: an array that is given keeps its own.
     example: the sizes are those of an example, which a program of any size came with: they bind nobody either.
+    rounds: what makes the model's numbers also casts what it is fed, so floats of another type are rounded to this one.
     optional: the model has a default for it. limit: its values index so many entries. layout: "NCHW", … of an image.
     codes, scale, zero_point: of an input in real numbers that the file itself holds as integers of type ``codes``, what
     those stand for: (code - zero_point) * scale. An array of that type is such integers.
@@ -117,6 +118,7 @@ class InputMeta:
     layout: str = ""
     guessed: bool = False
     example: bool = False
+    rounds: bool = False
     codes: str = ""
     scale: float = 1.0
     zero_point: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import functools
 import itertools
 import re
 import threading
@@ -26,6 +27,7 @@ from precision_debug.records import Doubt
 from precision_debug.settings import get_passed
 
 from .engine.call_values import make_like
+from .engine.input_types import find_types
 from .engine.keep_float32 import BETWEEN, is_line, keep_in_float32, keep_outermost, list_between_tensors
 from .engine.nested_tensors import iterate_leaves, replace_tensors
 from .engine.program import cast_program
@@ -127,7 +129,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     where = choose_placement(model, options)
     device = where if where is not None else next(iter(_devices(model.module)), chosen_device(options))
     dtype = getattr(torch, recipe.dtype) if recipe.dtype and model.kind == "eager" else None
-    if recipe.dtype == "float32" and not recipe.change:
+    if recipe.dtype == "float32":  # as it is given
         dtype = None
     notes: list[Reason] = []
     asked: Sequence[str] = setting(options, "keep_modules")
@@ -242,8 +244,8 @@ _WRITES = re.compile(r"prim::SetAttr|aten::[a-z]\w*_\(")
 
 
 def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the feeds as new tensors on the device, floating ones in the mode's type, by input name. Raises
-    InputError."""
+    """Return the feeds as new tensors on the device, by input name. Floating ones are of the type that the module
+    takes, then of the mode's. Raises InputError."""
     model = built.model
     examples: dict[str, Any] = {}
     if model.arguments:
@@ -259,7 +261,18 @@ def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
     if missing or (strange and not model.open_ended):
         what = f"no value for '{missing[0]}'" if missing else f"the model has no input '{strange[0]}'"
         raise InputError(what, where=model.path, hint=f"it takes {', '.join(known) or 'nothing'}")
-    return {name: _as_tensor(value, name, built, examples.get(name)) for name, value in feeds.items()}
+    tensors = {name: _as_tensor(value, name, model) for name, value in feeds.items()}
+    module = model.module.inner if isinstance(model.module, TrainingStep) else model.module
+    taken = find_types(model, module, tensors, functools.partial(_call, model), built.device)
+    return {
+        name: _as_given(tensor.to(taken.get(name, tensor.dtype)), name, built, examples.get(name))
+        for name, tensor in tensors.items()
+    }
+
+
+def _call(model: Model, module: Any, tensors: Mapping[str, Any]) -> Any:
+    args, kwargs = arguments_of(model, tensors)
+    return module(*args, **kwargs)
 
 
 def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -275,18 +288,19 @@ def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, .
     return tuple(changed[name] for name in model.order), extra
 
 
-def _as_tensor(value: Any, name: str, built: Built, example: Any) -> Any:
+def _as_tensor(value: Any, name: str, model: Model) -> Any:
     if isinstance(value, torch.Tensor):
-        tensor = value
-    else:
-        array = np.array(value, order="C")
-        try:
-            if array.dtype.name == "bfloat16":
-                tensor = torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-            else:
-                tensor = torch.from_numpy(array)
-        except TypeError as error:
-            raise InputError(f"torch has no type for {array.dtype} ('{name}')", where=built.model.path) from error
+        return value
+    array = np.array(value, order="C")
+    try:
+        if array.dtype.name == "bfloat16":
+            return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise InputError(f"torch has no type for {array.dtype} ('{name}')", where=model.path) from error
+
+
+def _as_given(tensor: Any, name: str, built: Built, example: Any) -> Any:
     dtype = built.dtype if built.dtype is not None and tensor.is_floating_point() else tensor.dtype
     if example is None or not example.is_nested or tensor.is_nested:
         return tensor.to(device=built.device, dtype=dtype, copy=True)

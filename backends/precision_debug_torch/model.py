@@ -53,6 +53,7 @@ class Model:
     compiled: how many modules torch.compile was around; they are run without.
     loaded: of a folder: loads it anew in a torch type, as it is deployed in.
     ranks: of a recorded step of several ranks, what each starts with; its arguments are named after it, "rank1/x".
+    taken: what engine.input_types found, for both sides.
     """
 
     module: Any
@@ -70,6 +71,7 @@ class Model:
     loss: Any = None
     optimiser: Any = None
     ranks: Mapping[int, RankStart] = field(default_factory=dict)
+    taken: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
@@ -127,7 +129,7 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
     """Return the tensors among the arguments; without examples, what forward takes."""
     if not model.arguments:
-        return model.guessed
+        return tuple(replace(meta, rounds=True) for meta in model.guessed)
     from .engine.call_values import pack_parts
 
     return tuple(
@@ -136,6 +138,7 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
             dtype=str(tensor.dtype).removeprefix("torch."),
             shape=model.dynamic.get(name) or tuple((pack_parts(tensor) if tensor.is_nested else tensor).shape),
             example=model.kind == "eager" and not tensor.is_nested,
+            rounds=True,
         )
         for argument, value in model.arguments.items()
         for name, tensor in iterate_leaves(value, argument)

@@ -111,6 +111,10 @@ REASONS = Catalogue("torch", {
         "与其舍入结果不同（{names}）",
         "Nothing to do if it is deployed like this. To judge module.to(), write a factory FILE.py:FUNCTION.",
     ),
+    "types_taken": Wording(
+        "{names}: fed in {dtype}, the type of the model's parameters, for with the values as given it does not run",
+        "{names}：以模型参数的类型 {dtype} 喂入，因为直接使用所给的值无法运行",
+    ),
     "rounds_buffers": Wording(
         "module.to(torch.{type}) rounds {count} float32 buffers that are not in the checkpoint ({names}), while"
         " from_pretrained(dtype=torch.{type}) recomputes them",

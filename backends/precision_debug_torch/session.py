@@ -26,6 +26,7 @@ from .engine.call_values import WrittenConstants
 from .engine.dispatch import Show, Trace, Watch
 from .engine.flex_attention import run_uncompiled
 from .engine.function_calls import Families, hide_from_families
+from .engine.input_types import tell_types
 from .engine.loans import Loans
 from .engine.nested_tensors import iterate_leaves
 from .engine.process_switches import LISTING, Switches
@@ -105,7 +106,7 @@ class TorchSession:
 
     @property
     def notes(self) -> Sequence[Reason]:
-        found = list(self._notes)
+        found = [*self._notes, *(tell_types(self._built.model) if self._built is not None else ())]
         if self._arithmetic.kept_casts:
             found.append(say("casts_kept", count=self._arithmetic.kept_casts))
         if self._arithmetic.drawn and self._recipe.same_draws:

@@ -154,6 +154,14 @@ def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[Reas
         return array.view(wanted)
     bits = have.kind == "u" and have.itemsize == wanted.itemsize and is_float(wanted) and wanted.itemsize < 4
     converted = None if bits else cast_exactly(array, wanted)
+    if converted is None and meta.rounds and is_float(have) and is_float(wanted):
+        if meta.guessed:  # the session finds out which type it takes
+            return array
+        with np.errstate(all="ignore"):
+            rounded = array.astype(wanted)
+        if np.array_equal(np.isinf(rounded), np.isinf(array)):
+            notes.append(say("input_rounded_to_example", name=meta.name, have=dtype_name(have), dtype=meta.dtype))
+            return rounded
     if converted is None:
         why = say("values_or_bits") if bits else say("values_would_change")
         raise InputError(

@@ -96,6 +96,10 @@ INPUTS: Mapping[str, Wording] = {
         "--val_range has no effect on values from --inputs", "--val_range 对 --inputs 给出的值不起作用",
         "Remove --val_range.",
     ),
+    "input_rounded_to_example": Wording(
+        "{name}: {have} rounded to {dtype}, the type of the model's own example",
+        "{name}：{have} 舍入为 {dtype}，即模型自带示例的类型",
+    ),
     "input_rounded": Wording(
         "{name}: the target takes {dtype}, and is fed the baseline's {have} values rounded to it, as in deployment",
         "{name}：目标接受 {dtype}，按部署时的做法喂入舍入后的基线 {have} 值",

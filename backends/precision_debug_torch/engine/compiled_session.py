@@ -44,6 +44,7 @@ from .compiling import (
 from .dispatch import Trace, Watch
 from .eager_numerics import is_inside
 from .function_calls import Families
+from .input_types import tell_types
 from .kernels import kernels_of, record_sources
 from .layers import layer_of
 from .nested_tensors import iterate_leaves
@@ -168,7 +169,7 @@ class CompiledSession:
 
     @property
     def notes(self) -> Sequence[Reason]:
-        found = list(self._notes)
+        found = [*self._notes, *(tell_types(self._built.model) if self._built is not None else ())]
         if self._own:
             found.append(say("writes_parameters", count=len(self._own), size=f"{sum(self._own.values()) / 1e6:.3g} MB"))
         if self._changed is not None:
