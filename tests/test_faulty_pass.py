@@ -290,6 +290,23 @@ def test_a_pass_is_named_beside_what_the_narrow_type_loses(seed: int, tmp_path: 
     assert not any(one.cause == "other_arithmetic" for one in rest)  # one pass removes all of these Relus
 
 
+def test_what_is_kept_goes_on_from_the_faulty_pass_switched_off(tmp_path: Path) -> None:
+    """One paste has both, and what it leaves is what that run leaves; what is told of is what the type loses."""
+    path, x = _deep(tmp_path / "deep.onnx", 1)
+    options = {"activation_type": "float8", "weight_type": "float8"}
+    report = compare(path, run_mode="ort_int8", inputs={"x": x}, **options)
+    first, kept = report.explanation.culprits[0], report.to_keep
+    if first.cause != "faulty_pass":
+        pytest.skip("this ONNX Runtime keeps the Relu")
+    assert kept is not None
+    assert kept.before == pytest.approx(first.evidence["after"])
+    assert kept.settings["disabled_optimizers"] == ["ReluQuantRewrite"]
+    assert {"disabled_optimizers", "nodes_to_exclude"} <= {*kept.settings}
+    assert all(f"{name}=" in kept.option for name in kept.settings)
+    mended = compare(path, run_mode="ort_int8", inputs={"x": x}, **options, **kept.settings)
+    assert mended.explanation.actual == pytest.approx(kept.after, rel=0.05)
+
+
 def _product_and_norm(path: Path, keepdims: int = 0) -> tuple[str, Any]:
     """See _norm_over_dropped_axes; keepdims=1: an ordinary norm."""
     nodes = [

@@ -69,7 +69,8 @@ def describe_other_fix(report: Report, kept: ToKeep) -> Text:
 def describe_option(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
     """Return what the option to paste keeps, and what came of running it. strict, of_many: see
     ``_describe_whether_passing``."""
-    parts = [_describe_giving_up(kept.was, kept.still, len(kept.keys), kept.of), _describe_kept(kept)]
+    beside = Text(f"beside `{kept.off}`, ", f"在 `{kept.off}` 之外，") if kept.off else _NO_TEXT
+    parts = [beside, _describe_giving_up(kept.was, kept.still, len(kept.keys), kept.of), _describe_kept(kept)]
     en, zh = " reduces {what} from {before} to {after} in {mode}", " 后，{mode} 的{what}从 {before} 降到 {after}"
     of = Text(" of that update", "该更新的") if kept.allowed is None else _NO_TEXT
     if kept.unit == _MODE:  # then it is not in the target's mode
@@ -216,6 +217,9 @@ def _describe_kept(kept: ToKeep) -> Text:
 
 def _describe_nothing_found(kept: ToKeep) -> Text:
     own, what = _describe_kept(kept), _describe_error(kept)
+    if kept.off:
+        rest = _describe_nothing_found(dataclasses.replace(kept, off=""))
+        return join_texts(Text(f"Beside `{kept.off}`: ", f"在 `{kept.off}` 之外："), rest)
     if kept.unit in OF_THE_ENGINE and kept.runs > 1:
         en = "No fix was found: of {runs} settings that were run, the best ({own}) leaves the error at {after}."
         return _word(kept, en, "未找到修复：试运行了 {runs} 种设置，其中最好的（{own}）误差仍为 {after}。", own=own)

@@ -82,12 +82,16 @@ def suggest_for_culprits(report: Report) -> list[tuple[Cell, ...]]:
     """Return what to paste so that the culprits are kept, and what finds less to keep and verifies it."""
     target, explanation = report.target, report.explanation
     named = explanation.culprits if explanation is not None else ()
+    kept = report.to_keep
     for one in named:
         known = CAUSES.get(one.cause)
         option = one.evidence.get(known.pastes) if known is not None else None
         if option:
-            return [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
-    kept = report.to_keep
+            lines = [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
+            tried = describe_tried(report) if kept is not None and kept.off else None
+            if kept is None or tried is None:
+                return lines
+            return [*([] if kept.option else lines), *_format_tried(report, kept, tried)]
     own = kept is not None and kept.unit in OF_THE_ENGINE
     mended = any(is_mended(one.cause, target.precision) for one in named)
     if report.fix is not None or not (own or mended):
@@ -127,7 +131,9 @@ def suggest_for_diffuse(report: Report) -> list[tuple[Cell, ...]]:
 
 def make_search_command(report: Report) -> Text:
     """Return the search that follows a comparison, as it is typed where the comparison was typed."""
-    typed = search_command(report.spec.command)
+    kept, command = report.to_keep, report.spec.command
+    off = kept.off if kept is not None and command and not kept.replaced else ""
+    typed = search_command(f"{command} {off}".strip())
     return Text(
         f"{typed or 'precision_debug search, with the same options,'} finds the smallest set to keep, verifies it, and"
         " writes the model",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -27,7 +28,7 @@ from ..records import Culprit, Explanation, TensorMeta
 from ..settings import without_saving
 from .plan import Opening
 
-__all__ = ["with_faulty_pass", "with_stopping_pass"]
+__all__ = ["read_faulty_pass", "with_faulty_pass", "with_stopping_pass"]
 
 
 # Which pass of the engine brings an error: the target is built again with passes off, by bisection.
@@ -363,6 +364,17 @@ def format_switch_option(target: Opening, switch: Switch, off: Collection[str]) 
     """Return what switches them off in a command of ours."""
     table = {setting.name: setting for setting in target.settings}
     return " ".join(table[name].typed(typed) for name, typed in switch.options(off).items())
+
+
+def read_faulty_pass(explanation: Explanation, target: Opening) -> Mapping[str, Any]:
+    """Return the settings that switch off the passes that were found at fault; {} where none was."""
+    table, found = {setting.name: setting for setting in target.settings}, dict[str, Any]()
+    for one in explanation.culprits:
+        words = shlex.split(one.evidence["option"]) if one.cause == "faulty_pass" else []
+        for flag, word in zip(words[::2], words[1::2], strict=False):
+            name, raw = word.split("=", 1) if flag == "--option" else (flag.removeprefix("--"), word)
+            found[name] = table[name].read(raw)
+    return found
 
 
 def _name_types(metas: Iterable[TensorMeta], session: Replacer | None) -> Iterator[TensorMeta]:

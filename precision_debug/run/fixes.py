@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -20,12 +21,13 @@ from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Executed, Feeds, InRegions, Remedy, Session
 from ..reasons import Reason, as_reason, say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, KeptAlone, Overlap, RunSpec
+from ..records import Culprit, Explanation, KeptAlone, ModelFiles, Overlap, RunSpec
 from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, SearchRequest, ToKeep, TradePoint
 from ..search.offer import FixRule, gives_up_most
 from ..search.ranking import rank_groups
 from .answers import labels_by_sample
 from .criterion import Criterion, Sample
+from .faulty_pass import read_faulty_pass
 from .fix_finder import PATIENCE, PATIENT, FixFinder, Kept, names_to_keep
 from .judging import CompareAgain, Judging, Pasted, does_metric_ask, iterate_further_samples, make_judging
 from .plan import Opening, is_across_frameworks
@@ -93,6 +95,14 @@ def try_fix(
     feeds = feed_set.for_target().feeds
     opening = dataclasses.replace(_lower_target(target), comparer=None)
     precision = opening.precision or target.session.arithmetic
+    off = read_faulty_pass(explanation, target.opening) if is_narrow(precision) else {}
+    if off and again is not None:
+        rest = functools.partial(
+            try_fix, spec, base, feed_set=feed_set, folder=folder, sample=sample, foreign=foreign, begun=begun,
+            on_stage=on_stage,
+        )  # fmt: skip
+        large = count_affordable_sets(spec, subject, target.opening)[1] * _EXPLAINED > _WORK and spec.explain != "full"
+        return _try_with_settings(off, target, subject, explanation, feed_set, again, rest, explained=not large)
     by_metric = does_metric_ask(spec, explanation) and not subject.is_step
     of_many = (is_of_many(explanation) or by_metric) and is_narrow(precision) and not subject.is_step
     found = find_keepable(
@@ -176,6 +186,54 @@ def try_fix(
     if isinstance(ran, str) or ran[0].state == "none":
         return kept
     return with_remedy(kept, (ran[0], ran[1].keeps or ran[1].wide))
+
+
+def _try_with_settings(
+    off: Mapping[str, Any], target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
+    again: CompareAgain, rest: Callable[..., ToKeep | None], *, explained: bool,
+) -> ToKeep | None:  # fmt: skip
+    """Return a fix for what a target still loses with a pass of its engine off, with what switches that off.
+
+    off: the settings for that, beside which all is run, and which are pasted with what was found. again: see
+    ``try_fix``, which rest is. explained: whether the comparison may be explained once more; else who is named beside
+    the pass is kept."""
+    options = target.opening.spec.options
+    opening = dataclasses.replace(
+        target.opening, comparer=None, spec=dataclasses.replace(target.opening.spec, options={**options, **off})
+    )
+
+    def again_off(settings: Mapping[str, Any], model: ModelFiles | None = None, /, *, explained: bool = True) -> Pasted:
+        return again({**off, **settings}, model, explained=explained)
+
+    try:
+        found = again_off({}).explanation if explained else None
+        if not explained:
+            others = tuple(one for one in explanation.culprits if one.cause != "faulty_pass")
+            found = dataclasses.replace(explanation, culprits=others) if others else None
+        if found is None or found.state == "healthy" or found.passes:
+            return None
+        side = copy.copy(target)
+        side.opening, side.session = opening, opening.open(feed_set.for_target().calibrating)
+        try:
+            got = run_outputs(side.session, subject.feeds_of_target, opening.label)
+            without = dataclasses.replace(subject, target=side.session, target_outputs=got)
+            kept: ToKeep | None = rest(target=side, subject=without, explanation=found, again=again_off)
+        finally:
+            side.session.close()
+    except PrecisionDebugError:
+        return None  # an engine that fails so costs no finished comparison
+    return None if kept is None else _beside(kept, off, target.opening)
+
+
+def _beside(kept: ToKeep, off: Mapping[str, Any], target: Opening) -> ToKeep:
+    """Return what was found with the settings beside which it was run, to be pasted at once."""
+    typed = format_settings(target.settings, off)
+    replaced = tuple(name for name in off if name in target.spec.options)
+    pasted = {"option": f"{typed} {kept.option}", "settings": {**off, **kept.settings},
+              "replaced": (*replaced, *kept.replaced)} if kept.option else {}  # fmt: skip
+    return dataclasses.replace(
+        kept, off=typed, in_vain=None, beside=tuple(_beside(one, off, target) for one in kept.beside), **pasted
+    )
 
 
 def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep:

@@ -267,6 +267,7 @@ class ToKeep:
     the tensors inside: then it was compared so. None: it was not. blamed: whom that comparison names, or which tensor
     is out of the tolerance that was given; bound: up to which its outputs are as expected there. in_vain: of all the
     culprits kept, where that did nothing. metric: the user's, what it loses being the error of all these; "" another.
+    off: what switches a faulty pass of the engine off, beside which all of this was run; it is part of the option.
     """
 
     option: str = ""
@@ -305,6 +306,7 @@ class ToKeep:
     bound: float | None = None
     in_vain: TradePoint | None = None
     metric: str = ""
+    off: str = ""
 
     @property
     def judged(self) -> float | None:
