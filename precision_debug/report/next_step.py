@@ -87,7 +87,7 @@ def suggest_for_culprits(report: Report) -> list[tuple[Cell, ...]]:
         known = CAUSES.get(one.cause)
         option = one.evidence.get(known.pastes) if known is not None else None
         if option:
-            lines = [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
+            lines: list[tuple[Cell, ...]] = [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
             tried = describe_tried(report) if kept is not None and kept.off else None
             if kept is None or tried is None:
                 return lines

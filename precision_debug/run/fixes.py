@@ -229,11 +229,13 @@ def _beside(kept: ToKeep, off: Mapping[str, Any], target: Opening) -> ToKeep:
     """Return what was found with the settings beside which it was run, to be pasted at once."""
     typed = format_settings(target.settings, off)
     replaced = tuple(name for name in off if name in target.spec.options)
-    pasted = {"option": f"{typed} {kept.option}", "settings": {**off, **kept.settings},
-              "replaced": (*replaced, *kept.replaced)} if kept.option else {}  # fmt: skip
-    return dataclasses.replace(
-        kept, off=typed, in_vain=None, beside=tuple(_beside(one, off, target) for one in kept.beside), **pasted
+    told = dataclasses.replace(
+        kept, off=typed, in_vain=None, beside=tuple(_beside(one, off, target) for one in kept.beside)
     )
+    return told if not kept.option else dataclasses.replace(
+        told, option=f"{typed} {kept.option}", settings={**off, **kept.settings},
+        replaced=(*replaced, *kept.replaced),
+    )  # fmt: skip
 
 
 def _keep_operators(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep:
