@@ -135,7 +135,7 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     yield from (line for line in hidden if line not in proven[1:])
     tensors, *covered = _coverage_lines(report)
     notes, inside = list(_note_lines(report)), list(_failure_lines(report))
-    asked, wider = list(_note_lines(report, _SECOND_OPINION)), [line for line in notes if line.label == _MIND]
+    asked, wider = list(_note_lines(report, _TOLD_OF_A_PASS)), [line for line in notes if line.label == _MIND]
     if minded := [line for line in covered if line.label == _MIND]:  # one line of all that is to be minded
         wider = [_join_lines([*minded, *wider])]
     folded = [*proven[1:], *(inside if proven else [])]
@@ -286,8 +286,10 @@ def _outcome_lines(report: Report) -> Iterator[Line]:
 
 _MIND = Text("mind", "注意")
 
-_SECOND_OPINION = frozenset({"second_opinion", "opinions_differ", "no_second_opinion", "no_other_engine"})
-"""Notes that answer --second_opinion, which is asked to be told also where nothing is wrong."""
+_TOLD_OF_A_PASS = frozenset(
+    {"second_opinion", "opinions_differ", "no_second_opinion", "no_other_engine", "beside_float64"}
+)
+"""Notes that are an answer where nothing is wrong, too: to --second_opinion, and which side is nearer to float64."""
 
 
 def _note_lines(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]:

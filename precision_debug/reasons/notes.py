@@ -14,6 +14,12 @@ _EXPORT = "Export the model again, or compare with the checkpoint that it was ex
 _ORDER = "See the row that the sentence names first, and the culprits."
 
 NOTES: Mapping[str, Wording] = {
+    "beside_float64": Wording(
+        "the outputs of {target} are off from those of {baseline} by {apart:.4g} (Rel L2); against the same model in"
+        " float64, {baseline} is off by {exact_base:.4g} and {target} by {exact_target:.4g}",
+        "{target} 与 {baseline} 的输出相差 {apart:.4g}（相对 L2）；与同一模型的 float64 相比，{baseline} 相差"
+        " {exact_base:.4g}，{target} 相差 {exact_target:.4g}",
+    ),
     # of a training step
     "step_forward": Wording(
         "only the forward pass was compared: --step backward also compares the gradients, --step optimiser the update",

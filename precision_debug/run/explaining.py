@@ -30,7 +30,14 @@ from ..search.fix import ToKeep
 from ..settings.options import parse_variants
 from .configurations import with_configurations
 from .faulty_pass import with_faulty_pass
-from .fixes import add_repaired_culprit, prove_by_remedy, try_fix, with_agreement, withdraw_culprits
+from .fixes import (
+    add_repaired_culprit,
+    measure_beside_float64,
+    prove_by_remedy,
+    try_fix,
+    with_agreement,
+    withdraw_culprits,
+)
 from .judging import CompareAgain, find_step_fixes
 from .open_pair import Comparing
 from .open_pair_run import OpenPair, SampleResult
@@ -511,10 +518,13 @@ def _explain_sample(
     agreeing = None
     if work.fixes:
         explanation = with_configurations(explanation, *sides, again, work.folder, subject.order)
+        exact, apart = measure_beside_float64(spec, both.base, both.target, subject, explanation)
         explanation, agreeing = with_agreement(
-            explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, sample=sample,
+            explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, exact, sample=sample,
             begun=lambda: journal.write(events.Stage(text=say("stage_trying_fixes"))),
         )  # fmt: skip
+        if apart is not None and not any("exact_base" in one.evidence for one in explanation.culprits):
+            work.note(apart)
     journal.write(events.IntroducedErrors(tensors=tuple(found)))
     journal.write(events.Explained(explanation=explanation))
     return explanation, agreeing

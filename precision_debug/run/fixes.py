@@ -604,25 +604,51 @@ def _prove_cause(
 
 # Settings with which an engine computes as its baseline does.
 
+def measure_beside_float64(
+    spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation
+) -> tuple[Mapping[str, Any] | None, Reason | None]:  # fmt: skip
+    """Return the outputs of the same model in float64, and how far both sides are from each other and from these: which
+    of two that round in other places is the nearer one.
+
+    Of a target that computes in the model's own types, beside the same model in the same framework, unless the baseline
+    is in float64 itself. None where it is no such target, or too large."""
+    large = _count_bytes(subject) > _LARGE and spec.explain != "full"
+    if large or not _does_the_same(base, target, subject) or base.opening.precision == "float64":
+        return None, None
+    exact = _run_exact(dataclasses.replace(target.opening, comparer=None), subject.feeds)
+    judging = make_judging(spec, subject, explanation, target.opening.precision)
+    if exact is None or judging is None or judging.criterion.metric is not None:
+        return exact, None
+    sizes = _measure_against_exact(judging, dataclasses.replace(judging.first, values=exact), judging.found.error)
+    if not sizes:
+        return exact, None
+    return exact, say(
+        "beside_float64", baseline=base.opening.label, target=target.opening.label,
+        exact_base=sizes[0], exact_target=sizes[1], apart=sizes[2],
+    )  # fmt: skip
+
+
+def _does_the_same(base: OpenSide, target: OpenSide, subject: Subject) -> bool:
+    """Return whether the target computes in the model's own types what the baseline computes, in the same framework."""
+    same = not subject.two_files and not is_across_frameworks(base.opening, target.opening)
+    knows = target.opening.capabilities.agreeing is not None and target.opening.precision == MODEL
+    return knows and same and base.opening.backend is not None and not subject.is_step
+
+
 def with_agreement(
     explanation: Explanation, spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, feed_set: FeedSet,
-    folder: Path, *, sample: int, begun: Callable[[], None] = lambda: None,
+    folder: Path, exact: Mapping[str, Any] | None, *, sample: int, begun: Callable[[], None] = lambda: None,
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     """Return the explanation, with what the error came of where a setting proves it; and that setting, with what it
     brought.
 
     Of a target that computes in the model's own types, beside the same model in the same framework. None where the
-    outputs pass, or there is nothing to try; an engine that fails with it costs no finished comparison. begun: told
-    before the first is run.
+    outputs pass, or there is nothing to try; an engine that fails with it costs no finished comparison. exact: the
+    model's outputs in float64, where they are known. begun: told before the first is run.
     """
     knows = target.opening.capabilities.agreeing
     fails = explanation.state == "culprits" or is_of_many(explanation)
-    same = (
-        not subject.two_files
-        and not is_across_frameworks(base.opening, target.opening)
-        and base.opening.backend is not None
-    )
-    if knows is None or not fails or not same or subject.is_step or target.opening.precision != MODEL:
+    if knows is None or not fails or not _does_the_same(base, target, subject):
         return explanation, None
     judging = make_judging(spec, subject, explanation, target.opening.precision)
     if judging is None or judging.found.passes or any(one.cause == "random" for one in explanation.culprits):
@@ -641,7 +667,6 @@ def with_agreement(
     room.mkdir(exist_ok=True)
     others = iterate_further_samples(spec, base, target, judging.criterion, feed_set, sample)
     samples, before = zip((judging.first, judging.found.error), *(others if 2 * work <= _LARGE else ()), strict=True)
-    exact = _run_exact(opening, subject.feeds)
     if exact is not None:
         samples = (*samples, dataclasses.replace(judging.first, values=exact))
     ran = _run_in_turn(
