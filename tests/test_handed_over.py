@@ -85,6 +85,31 @@ def test_onnxruntimes_float16_converter(tmp_path: Path) -> None:
     assert error(exact[0], by_onnxruntime(tmp_path / "square_overflow.mixed.onnx", feeds)[0]) < 2e-3
 
 
+def test_a_list_of_neighbours_is_handed_with_what_the_stock_converter_makes_of_it(tmp_path: Path) -> None:
+    """It casts to float16 between two nodes that are kept, so that the same list mends nothing there; what the run mode
+    writes does."""
+    needs("onnxruntime")
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    from precision_debug import compare
+
+    model, feeds = planted(tmp_path, "square_overflow")
+    path, exact = model[1], by_onnxruntime(Path(model[1]), feeds)[0]
+    kept = compare(path, run_mode="ort_fp16_sim", inputs=feeds).to_keep
+    assert kept is not None
+    names = list(kept.settings["node_block_list"])
+    assert kept.caution.code == "onnxruntime.round_trips_stock"
+    stock = convert_float_to_float16(onnx.load(path), keep_io_types=True, node_block_list=names)
+    onnx.save(stock, tmp_path / "stock.onnx")
+    saved = str(tmp_path / "saved.onnx")
+    option = shlex.split(kept.option)
+    ended = main([*model, "--run_mode", "ort_fp16", *option, "--save_model", saved, "--quiet"])
+    assert ended in (0, 1)  # a CPU computes most of it in float32, so that it may be inconclusive
+    assert error(exact, by_onnxruntime(Path(saved), feeds)[0]) < 2e-3
+    assert not error(exact, by_onnxruntime(tmp_path / "stock.onnx", feeds)[0]) < 2e-3
+
+
 def test_a_constant_that_is_a_node_stays_with_the_node_that_is_kept(tmp_path: Path) -> None:
     """As Paddle2ONNX writes weights: the stock converter clamped them although the one operator that reads them was
     named, so that a script that was handed over left an error of 1.25 where 0.0017 was promised."""

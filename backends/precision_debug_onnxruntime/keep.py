@@ -15,8 +15,8 @@ from precision_debug.onnx.graph import Scope, iterate_graphs, iterate_subgraphs
 from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.removed_activations import list_not_removable
 from precision_debug.protocols import Handed
+from precision_debug.reasons import NOTHING, Reason, suggest_nearest
 from precision_debug.reasons import say as core
-from precision_debug.reasons import suggest_nearest
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.int8_units import Int8Units
@@ -175,6 +175,16 @@ class OrtKeep:
         if self._int8 is not None:
             keys = [name for key in keys for name in self._int8.names.get(key, (key,))]
         return {self._name: tuple(dict.fromkeys((*kept, *keys)))}
+
+    def caution(self, keys: Sequence[str], tensors: Sequence[TensorMeta]) -> Reason:
+        """See protocols.Cautions: the stock converter casts to float16 and back between two nodes that are kept."""
+        names = frozenset(self.options(keys)[self._name])
+        if self.recipe.change not in ("float16", "float16_sim"):
+            return NOTHING
+        made = {meta.name: meta.node or meta.name for meta in tensors if meta.dtype in ("", "float32")}
+        read = {name for meta in tensors if meta.node in names for name in meta.inputs}
+        cut = [name for name in read if made.get(name) in names]
+        return say("round_trips_stock", count=len(cut)) if cut else NOTHING
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path) -> Sequence[Handed]:
         """Return the names for the stock tool, and the model that was judged, which ``save_model`` wrote beside

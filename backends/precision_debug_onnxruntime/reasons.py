@@ -189,6 +189,15 @@ REASONS = Catalogue("onnxruntime", {
         "保留为 float32 的节点之间的 {count} 个值也是 float32：标准转换器自身的 node_block_list 会将其转为 float16 再"
         "转回（--save_model 可保存参与对比的模型）", "Deploy the model that --save_model writes.",
     ),
+    "round_trips_stock": Wording(
+        "this was run with {count} {count:value|values} between these nodes in float32 too; onnxruntime's own"
+        " convert_float_to_float16, given the same node_block_list, casts {count:it|them} to float16 and back, which"
+        " can undo that: deploy the model that this command writes with the option, `--run_mode ort_fp16` and"
+        " `--save_model FILE`",
+        "运行时这些节点之间的 {count} 个值也是 float32；onnxruntime 自身的 convert_float_to_float16 用同一"
+        " node_block_list 会将其转为 float16 再转回，可能使之失效：请部署此命令加上该选项、`--run_mode ort_fp16` 和"
+        " `--save_model 文件` 写出的模型", "Deploy the model that --save_model writes.",
+    ),
     "weights_beyond_clamped": Wording(
         "{count} {count:weight exceeds|weights exceed} float16's maximum of 65504 and {count:is|are} clamped to"
         " it by the converter: {names}",

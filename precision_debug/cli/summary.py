@@ -19,7 +19,7 @@ from ..report.doubts import WEIGHTIEST, decides, describe_doubt, describe_held_c
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead_sentences
 from ..report.model import Report, Verdict
-from ..report.next_step import FIX, NEXT, PASTE, PROGRAM
+from ..report.next_step import FIX, MIND, NEXT, PASTE, PROGRAM
 from ..report.summary import STATUS_NAME, VERDICT_NAME, describe_shares, name_worst_order
 from ..report.tokens import describe_tokens
 from ..report.values import is_newly_broken
@@ -196,7 +196,7 @@ def _answer_lines(report: Report) -> Iterator[Line]:
         if (place == 0 and named_culprits(report)) or words[-1].en in said:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
-        if words[0] in (FIX, NEXT, PASTE, PROGRAM):
+        if words[0] in (FIX, MIND, NEXT, PASTE, PROGRAM):
             label, text = Text(words[0].en.lower(), words[0].zh), words[-1]
         elif label.en == "paste" and not words[0].en:
             label = same(" ")

@@ -20,6 +20,7 @@ __all__ = [
     "BaselineStore",
     "Borrower",
     "Capabilities",
+    "Cautions",
     "Comparer",
     "Configurations",
     "Configurer",
@@ -132,6 +133,7 @@ if TYPE_CHECKING:
         TF32_OFF,
         WHOLE,
         Agreeing,
+        Cautions,
         Handed,
         InRegions,
         Keep,
@@ -184,7 +186,7 @@ __getattr__ = make_lazy_exports(
         "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations OtherWeight Place StoredWeights",
         "description": "DescribedLayer DescribedWeight Describer Description Refused Survey Surveyor",
         "keeping": (
-            "Agreeing BETWEEN Handed InRegions Keep Keeper Remedies Remedy TF32_OFF WHOLE is_line "
+            "Agreeing BETWEEN Cautions Handed InRegions Keep Keeper Remedies Remedy TF32_OFF WHOLE is_line "
             "is_switch without"
         ),
         "session": (

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ..reasons import Reason
 from ..records import Culprit, SessionSpec, TensorMeta
 
 __all__ = [
-    "BETWEEN", "TF32_OFF", "WHOLE", "Agreeing", "Handed", "InRegions", "Keep", "Keeper", "Remedies",
+    "BETWEEN", "TF32_OFF", "WHOLE", "Agreeing", "Cautions", "Handed", "InRegions", "Keep", "Keeper", "Remedies",
     "Remedy", "is_line", "is_switch", "without",
 ]  # fmt: skip
 
@@ -112,6 +113,14 @@ class InRegions(Protocol):
     @property
     def switches(self) -> tuple[str, ...]:
         """Keys beside those of operators, for which ``is_switch`` holds: the user's own words left out first."""
+
+
+@runtime_checkable
+class Cautions(Protocol):
+    """A Keep whose setting another tool takes by the same name and makes something else of."""
+
+    def caution(self, keys: Sequence[str], tensors: Sequence[TensorMeta]) -> Reason:
+        """Return what to mind where these keys are handed to it; NOTHING where nothing is. tensors: the baseline's."""
 
 
 class Keeper(Protocol):

@@ -73,6 +73,7 @@ def search_command(command: str) -> str:
 
 PASTE = Text("Paste", "可粘贴")
 PROGRAM = Text("In your program", "用于您的程序")
+MIND = Text("Mind", "注意")
 FIX = Text("Fix", "修复")
 OR = Text("Or", "或者")
 NEXT = Text("Next", "下一步")
@@ -109,11 +110,15 @@ def _format_tried(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell,
     lines: list[tuple[Cell, ...]] = [(Cell(text=FIX), plain_cell(tried))]
     if kept.option:
         lines.append((Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")))
+    if kept.option and kept.caution:
+        lines.append((Cell(text=MIND), plain_cell(explain_reason(kept.caution))))
     if kept.option and kept.text:
         lines.append((Cell(text=PROGRAM), Cell(text=same(kept.text), tone="paste")))
     for other in kept.beside:
         lines.append((Cell(text=OR), plain_cell(describe_other_fix(report, other))))
         lines.append((Cell(text=PASTE), Cell(text=same(other.option), tone="paste")))
+        if other.caution:
+            lines.append((Cell(text=MIND), plain_cell(explain_reason(other.caution))))
     if kept.unit not in OF_THE_ENGINE:
         lines.append((Cell(text=NEXT), plain_cell(make_search_command(report))))
     return lines

@@ -11,8 +11,8 @@ from typing import Any
 from .. import explain, registry
 from ..errors import PrecisionDebugError
 from ..numbers.number_types import find_promise
-from ..protocols import BETWEEN, WHOLE, Feeds, InRegions, Keep, is_switch
-from ..reasons import as_reason, say
+from ..protocols import BETWEEN, WHOLE, Cautions, Feeds, InRegions, Keep, is_switch
+from ..reasons import NOTHING, as_reason, say
 from ..records import Culprit, Row, TensorMeta
 from ..search.fix import ENGINE_OPTION, ToKeep
 from ..search.units import Units
@@ -98,6 +98,7 @@ class Keepable:
             replaced=tuple(name for name in settings if name in self.target.spec.options),
             unit=self.keep.unit if operators else ENGINE_OPTION, keys=operators or (option,),
             switched=tuple(key for key in keys if is_switch(key)) if operators else (),
+            caution=self.keep.caution(keys, self.tensors) if isinstance(self.keep, Cautions) else NOTHING,
             of=len({*self.every, *operators}),
         )  # fmt: skip
 

@@ -268,6 +268,7 @@ class ToKeep:
     is out of the tolerance that was given; bound: up to which its outputs are as expected there. in_vain: of all the
     culprits kept, where that did nothing. metric: the user's, what it loses being the error of all these; "" another.
     off: what switches a faulty pass of the engine off, beside which all of this was run; it is part of the option.
+    caution: what to mind where the option goes to another tool than this one.
     """
 
     option: str = ""
@@ -307,6 +308,7 @@ class ToKeep:
     in_vain: TradePoint | None = None
     metric: str = ""
     off: str = ""
+    caution: Reason = NOTHING
 
     @property
     def judged(self) -> float | None:
