@@ -293,6 +293,14 @@ REASONS = Catalogue("onnxruntime", {
         "Write the file with each opset once, or deploy the model that --save_model writes.",
         departs=True,
     ),
+    "names_twice": Wording(
+        "onnxruntime.quantization would have given what it adds names that the file has already ({names}), and the"
+        " model would not load or read the wrong ones; these had other names while it ran",
+        "onnxruntime.quantization 会给其添加的内容取文件中已有的名称（{names}），模型将无法加载或读错；"
+        "量化期间这些名称已另取",
+        "Give them other names before you quantise, or deploy the model that --save_model writes.",
+        departs=True,
+    ),
     "biases_named": Wording(
         "biases that several operators read were given names of their own ({names}): onnxruntime.quantization would"
         " name its copy as another tensor is named, and the model would read that one",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import inspect
 import threading
@@ -42,6 +43,7 @@ from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
 from ..keep import find_nodes
 from ..reasons import say
 from ..settings import setting
+from .names_given import give_names_back, give_other_names
 from .opset import opset_of, raise_opset
 from .running_graph import dump, infer_types
 
@@ -201,23 +203,26 @@ def _quantise_once(
     written = known.bring({**_exclude_too(common, known.removed), **more}, result)
     if written is not None:
         made = _read(result, source, model, change)
-        infer_types(made, runtime, folder)
+        give_names_back(made.proto.graph, known.others)
+        with after_quantisation():
+            infer_types(made, runtime, folder)
         return made, (*_iterate_left_in_float(known.removed, known.stock, None), *written.notes)
     if model is source:
         whole = read_model(source.path)
         with our_errors(source.path):
             onnx.load_external_data_for_model(whole.proto, str(whole.folder))
-            prepared = _prepare(whole)
+            prepared, others = _prepare(whole)
             onnx.save_model(
                 whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
             )
     else:
-        whole = model
-        prepared = _prepare(model)
-        path.write_bytes(model.proto.SerializeToString())
+        whole = dataclasses.replace(model, proto=copy.deepcopy(model.proto))
+        prepared, others = _prepare(whole)
+        path.write_bytes(whole.proto.SerializeToString())
     kept, stock, measured = dict(known.removed), known.stock, False
     while True:
         excluded = _exclude_too(common, kept)
+        excluded["nodes_to_exclude"] = [others.get(name, name) for name in excluded["nodes_to_exclude"]]
         try:
             with run_quietly(folder):
                 if change == "int8":
@@ -249,10 +254,12 @@ def _quantise_once(
         if not kept:
             stock, measured = _measure_error(source, result, feeds), True
         kept |= wrong
-    known.removed, known.stock = kept, stock
-    infer_types(made, runtime, folder)
+    known.removed, known.stock, known.others = kept, stock, others
+    give_names_back(made.proto.graph, others)
+    with after_quantisation():
+        infer_types(made, runtime, folder)
     ours = _measure_error(source, result, feeds) if measured else None  # of further sets nobody reads it
-    known.keep({**excluded, **more}, result, prepared)
+    known.keep({**_exclude_too(common, kept), **more}, result, prepared)
     return made, (*_iterate_left_in_float(kept, stock, ours), *prepared)
 
 
@@ -273,12 +280,13 @@ class _Known:
     """What one quantisation of a model found that the next one finds again.
 
     ranges: of the float model's tensors, as ``quantize_static`` writes them, whatever is excluded; b"" before they were
-    measured. removed, stock: see ``_iterate_left_in_float``. written: what was made, by the quantiser's arguments: a
+    measured. removed, stock: see ``_iterate_left_in_float``. others: see ``give_other_names``. written: what was made, by the quantiser's arguments: a
     set is run again before it is offered, and a session option changes no file."""
 
     ranges: bytes = b""
     removed: Mapping[str, Reason] = field(default_factory=dict)
     stock: float | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
     written: OrderedDict[str, _Written] = field(default_factory=OrderedDict)
 
     def bring(self, arguments: Mapping[str, Any], result: Path) -> _Written | None:
@@ -372,9 +380,12 @@ def _measure_error(source: Model, result: Path, feeds: Sequence[Feeds]) -> float
     return worst
 
 
-def _prepare(model: Model) -> tuple[Reason, ...]:
-    """Take out of a model what the quantiser gets wrong or refuses without need, and say what."""
+def _prepare(model: Model) -> tuple[tuple[Reason, ...], dict[str, str]]:
+    """Take out of a model what the quantiser gets wrong or refuses without need; return what is said of it, and the
+    names that are others meanwhile."""
     said = []
+    if others := give_other_names(model.proto.graph):
+        said.append(say("names_twice", names=list_some(sorted(others))))
     if named := _give_biases_names(model.proto.graph):
         said.append(say("biases_named", names=list_some(named)))
     opsets = model.proto.opset_import
@@ -383,7 +394,7 @@ def _prepare(model: Model) -> tuple[Reason, ...]:
         del opsets[:]
         opsets.extend(kept)
         said.append(say("opset_twice", opset=opset_of(model)))
-    return tuple(said)
+    return tuple(said), others
 
 
 def _give_biases_names(graph: Any) -> list[str]:
