@@ -14,7 +14,7 @@ from onnx import helper
 from planted.onnx_faults import Graph
 
 import precision_debug
-from precision_debug.explain import causes
+from precision_debug.explain import causes, undo
 from precision_debug.records import Culprit, Introduced
 from precision_debug.report.lead import lead_sentences
 
@@ -441,3 +441,10 @@ def test_another_operator_behind_a_sum_is_no_sum_in_a_narrow_type(
     assert report.explanation is not None
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [(named, "files_differ")]
     assert [report.explanation.culprits[0].evidence[key] for key in ("name", "base", "target")] == ["act", *ops]
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1, 6), 0), ((3, 1, 2), 1), ((6,), 3)])
+def test_an_axis_of_which_a_result_has_one_slice_is_the_whole_result(shape: tuple[int, ...], axis: int) -> None:
+    """The axis is of an input that has an outlier; an explanation ended there ("kth(=-1) out of bounds")."""
+    exact = np.linspace(1, 2, 6).reshape(shape)
+    assert undo._measure_by_slices(exact, 1.25 * exact, axis) == pytest.approx(0.25)

@@ -280,8 +280,8 @@ class _Known:
     """What one quantisation of a model found that the next one finds again.
 
     ranges: of the float model's tensors, as ``quantize_static`` writes them, whatever is excluded; b"" before they were
-    measured. removed, stock: see ``_iterate_left_in_float``. others: see ``give_other_names``. written: what was made, by the quantiser's arguments: a
-    set is run again before it is offered, and a session option changes no file."""
+    measured. removed, stock: see ``_iterate_left_in_float``. others: see ``give_other_names``. written: what was made,
+    by the quantiser's arguments: a set is run again before it is offered, and a session option changes no file."""
 
     ranges: bytes = b""
     removed: Mapping[str, Reason] = field(default_factory=dict)
