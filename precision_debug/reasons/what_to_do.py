@@ -199,6 +199,8 @@ WHAT_TO_DO: Mapping[str, str] = {
         "将其排除在量化之外（nodes_to_exclude），或部署 --save_model 写出的模型。",
     "Fix the shapes in deployment too: model.reshape, or ovc --input.":
         "部署时也固定形状：model.reshape 或 ovc --input。",
+    "Give them other names before you quantise, or deploy the model that --save_model writes.":
+        "请在量化前为它们另取名称，或部署 --save_model 写出的模型。",
     "Give each of them a bias of its own before you quantise, or deploy the model that --save_model writes.":
         "量化前给每个算子各自的偏置，或部署 --save_model 写出的模型。",
     "Give more inputs: part of them calibrates, and the rest judges.": "请给出更多输入：一部分用于校准，其余用于判断。",
