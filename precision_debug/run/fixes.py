@@ -381,7 +381,8 @@ def note_kept_in_vain(
     found: ToKeep, seen: Mapping[Kept, Evaluation], culprits: Kept, before: float, was: Executed | None,
     point: Callable[[Evaluation], TradePoint], names: frozenset[str] = frozenset(),
 ) -> ToKeep:  # fmt: skip
-    """With what came of keeping all of the culprits, where that did nothing although keeping more did something.
+    """With what came of keeping all of the culprits, where that did nothing although keeping more did something, or
+    where it made the error larger.
 
     seen: the sets that were run. culprits: who is named, with what reads them. before: the error with nothing kept.
     was: in which precision the operators ran then. point: a set as it is told of, run as it would be pasted. names: of
@@ -394,8 +395,10 @@ def note_kept_in_vain(
     most = len(named) / HALF  # more than twice as many are no longer theirs
     sets = [(kept, one) for kept, one in seen.items() if named <= kept and len(kept) <= most]
     errors = [one.error for _, one in sets if one.error is not None]
-    if not works or not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
+    if not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
         return found
+    if not works and min(errors) < LITTLE * before:
+        return found  # nothing that is kept may do anything on this engine
     if not all(is_kept(one, was, before, names) for _, one in sets):
         return found  # or the engine does not tell whether it did
     told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
