@@ -25,7 +25,7 @@ from .engine.layers import BODIES, Layer, engine_layers, precision_counts, preci
 from .engine.marks import Marked, build_undisturbed, find_disturbed, list_surviving
 from .engine.opened import Opened, Seen, Switch, open_layers
 from .engine.seen_tensors import Shown
-from .engine.stored import holds_integers
+from .engine.stored import holds_integers, read_file_scales
 from .engine.tensor_list import Entry, list_tensors
 from .failures import running, to_one_line
 from .make import Built, Maker
@@ -262,6 +262,11 @@ class OpenVinoSession:
         """See protocols.holds_integers."""
         return any(holds_integers(port.get_node()) for value in self._graph.values.values() if value.op is not None
                    for port in value.op.input_values())  # fmt: skip
+
+    @functools.cached_property
+    def scales(self) -> Mapping[str, tuple[Any, Any]]:
+        """See protocols.find_file_scales."""
+        return read_file_scales(self._maker.path)
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""

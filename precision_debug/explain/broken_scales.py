@@ -12,6 +12,7 @@ from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..onnx.scales import find_broken
 from ..protocols import Replacer, find_file_scales, find_stored
+from ..records import Operator
 from .file_scales import TURNS
 from .held_constants import list_stored_constants
 from .introduced import Alone
@@ -24,6 +25,9 @@ __all__ = ["find_broken_scale"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
+
+_TURNS = TURNS | {"FakeQuantize", "Convert", "Subtract", "Multiply"}
+"""The same, and what OpenVINO makes of them."""
 
 _FEW = 32
 """Tensors of the target between two that are compared."""
@@ -68,18 +72,28 @@ def _list_broken_tensors(subject: Subject, name: str) -> Iterator[tuple[Evidence
         operator = target.operator(one)
         if operator is not None:
             waiting += [
-                read for read in operator.reads if read not in subject.partner and read not in operator.stored
-                and (subject.two_files or read not in subject.row_of)
+                read for read in _list_read(subject, operator, one) if read not in subject.partner
+                and read not in operator.stored and (subject.two_files or read not in subject.row_of)
             ]  # fmt: skip
+    for meta in subject.region_of.get(name, ()):  # fused, where the session shows no more of them
+        if meta.name in scales and (told := _describe(meta.name, *scales[meta.name])):
+            yield told, None
+
+
+def _list_read(subject: Subject, operator: Operator, name: str) -> tuple[str, ...]:
+    """Return what an operator of the target reads, by the file or, where no file tells that, by the session."""
+    meta = subject.targets.get(name)
+    return operator.reads or (meta.inputs if meta is not None else ())
 
 
 def _find_floats(subject: Subject, target: Replacer, name: str) -> str:
     """Return the baseline's name of the floats that a tensor of the target is made of or becomes."""
     while name not in subject.partner:
         operator = target.operator(name)
-        if operator is None or operator.op_type not in TURNS or not operator.reads:
+        read = _list_read(subject, operator, name) if operator is not None and operator.op_type in _TURNS else ()
+        if not read:
             return name
-        name = operator.reads[0]
+        name = read[0]
     return subject.partner[name]
 
 

@@ -78,7 +78,8 @@ class RealNumbers:
         line = self._line(name, value)
         if line is None:
             return value
-        return ((np.asarray(value).astype(np.int32) - line.zero) * line.scale).astype(np.float32)
+        with np.errstate(all="ignore"):  # a scale may be anything
+            return ((np.asarray(value).astype(np.int32) - line.zero) * line.scale).astype(np.float32)
 
     def codes(self, name: str, real: Any, like: Any) -> Any:
         """Return real numbers as the whole ones of ``like``, rounded half to even and held at the ends of its type."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from precision_debug.errors import PrecisionDebugError
+from precision_debug.onnx.file_operators import FileOperators
+from precision_debug.onnx.graph import iterate_graphs
+from precision_debug.onnx.model import read_model
+from precision_debug.onnx.scales import find_broken
 from precision_debug.records import Stored
 
-__all__ = ["dequantise", "holds_integers", "read_stored"]
+__all__ = ["dequantise", "holds_integers", "read_file_scales", "read_stored"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +37,27 @@ def holds_integers(op: Any) -> bool:
 
 def dequantise(held: Stored) -> Array:
     """Return the numbers that a weight's integers stand for."""
-    return np.asarray((held.integers.astype(np.float32) - held.zero_point) * held.scale, np.float32)
+    with np.errstate(all="ignore"):  # a scale may be anything
+        return np.asarray((held.integers.astype(np.float32) - held.zero_point) * held.scale, np.float32)
+
+
+def read_file_scales(path: str) -> Mapping[str, tuple[Any, Any]]:
+    """Return scale and zero point of what an ONNX file holds in few bits, by the names that OpenVINO keeps: of the
+    codes, of the floats that they become, and of those that they are made of, which alone may be left of what is fused;
+    {} of other files."""
+    if not path.endswith(".onnx"):
+        return {}
+    try:
+        model = read_model(path)
+        scales = dict(FileOperators(model).scales)
+    except (ImportError, PrecisionDebugError):  # OpenVINO reads it without onnx
+        return {}
+    for node in (node for graph in iterate_graphs(model.proto.graph) for node in graph.node):
+        if node.op_type == "QuantizeLinear" and node.output[0] in scales:
+            own, read = (scales.get(name) for name in (node.input[0], node.output[0]))
+            if read is not None and (own is None or not find_broken(own[0]).any()):
+                scales[node.input[0]] = read
+    return scales
 
 
 def read_stored(op: Any) -> Stored | None:
@@ -69,10 +94,12 @@ def _read_constant(op: Any, *, whole: bool = False) -> Array | None:
     """Return a constant, converted or not; whole: one of 8-bit integers, which is converted."""
     if whole and not _is_converted(op):
         return None
-    held = op.input_value(0).get_node() if op.get_type_name() == "Convert" else op
-    if held.get_type_name() != "Constant":
+    shape, held = tuple(op.get_output_shape(0)) if op.get_output_partial_shape(0).is_static else None, op
+    while held.get_type_name() in ("Convert", "Reshape"):  # an ONNX file's scales of channels are reshaped
+        held = held.input_value(0).get_node()
+    if held.get_type_name() != "Constant" or shape is None:
         return None
-    return np.array(held.data) if whole else np.array(held.data).astype(np.float32)
+    return np.array(held.data).astype(held.data.dtype if whole else np.float32).reshape(shape)
 
 
 def _is_converted(op: Any) -> bool:
