@@ -392,7 +392,7 @@ def note_kept_in_vain(
     if not named or not math.isfinite(before) or not before:
         return found
     works = found.state in ("mended", "lessened") or (found.whole is not None and found.whole <= HALF * before)
-    most = len(named) / HALF  # more than twice as many are no longer theirs
+    most = len(named) / HALF if works else math.inf  # what more than twice as many take away is no longer theirs
     sets = [(kept, one) for kept, one in seen.items() if named <= kept and len(kept) <= most]
     errors = [one.error for _, one in sets if one.error is not None]
     if not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
