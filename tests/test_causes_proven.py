@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from planted.onnx_faults import Graph
 
 import precision_debug
@@ -448,3 +448,32 @@ def test_an_axis_of_which_a_result_has_one_slice_is_the_whole_result(shape: tupl
     """The axis is of an input that has an outlier; an explanation ended there ("kth(=-1) out of bounds")."""
     exact = np.linspace(1, 2, 6).reshape(shape)
     assert undo._measure_by_slices(exact, 1.25 * exact, axis) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("mode", "times", "both"), [("ov_opt_fp32", 1e6, True), ("ort_fp16_sim", 1e2, False)])
+def test_where_the_baselines_own_rounding_is_amplified_as_much_neither_side_is_trusted(
+    mode: str, times: float, both: bool, tmp_path: Path
+) -> None:
+    """The sine of large numbers: a sum in another order moves it, and so does the baseline's own last digit, by numpy
+    in float64; in float16 the target alone is that coarse."""
+    pytest.importorskip("openvino" if mode.startswith("ov") else "onnxruntime")
+    random = np.random.default_rng(0)
+    w, x = (random.normal(size=shape).astype(np.float32) for shape in ((64, 64), (8, 64)))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Mul", ["m", "times"], ["k"]),
+        helper.make_node("Sin", ["k"], ["s"]), helper.make_node("Relu", ["s"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", 1, [8, 64])], [helper.make_tensor_value_info("y", 1, [8, 64])],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.float32(times), "times")],
+    )  # fmt: skip
+    path = tmp_path / "sine.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    report = precision_debug.compare(str(path), run_mode=mode, inputs={"x": x})
+    first = report.explanation.culprits[0]
+    assert first.cause == "amplified"
+    assert ("noise" in first.evidence) == both
+    if both:
+        exact = np.sin(x.astype(np.float64) @ w * times)
+        own = np.linalg.norm(np.sin((x @ w) * np.float32(times)) - exact) / np.linalg.norm(exact)
+        assert own / 5 < first.evidence["noise"] < 5 * own

@@ -45,6 +45,7 @@ def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         return (compute_finite_l2(subject.row_of[at]) or 0.0) / (compute_finite_l2(subject.row_of[name]) or math.inf)
 
     monkeypatch.setattr(causes, "measure_growth", grows)
+    monkeypatch.setattr(causes, "find_noise", lambda *_: {})
 
 
 class Nothing:

@@ -26,7 +26,7 @@ from ..records import Culprit, Introduced
 from .broken_scales import find_broken_scale
 from .casts import find_cast_cause
 from .criteria import HALF
-from .effects import measure_growth
+from .effects import find_noise, measure_growth
 from .file_scales import find_clipping_scale, find_coarse_scale, find_own_scale
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
@@ -175,7 +175,8 @@ def find_cause(
             code, evidence = lost or _cause_amplified(subject, amplifier, factor, broken)
             if CAUSES[code].instead.keys() >= {"weight"} and "amplifier" in evidence:
                 evidence = {**evidence, **find_rounded_constant(subject, name, exact, wrong)}
-            return code, evidence, keep
+            noise = find_noise(subject, alone, name, amplifier) if factor and "noise" in CAUSES[code].behind else {}
+            return code, {**evidence, **noise}, keep
     if exact is None or wrong is None:
         return (*_cause_too_coarse(subject, name, found), keep)
     born = found.born_nan + found.born_inf

@@ -16,6 +16,15 @@ __all__ = ["CAUSES", "DO_ABOUT_CAUSES", "WORDINGS"]
 
 _FIGURE, _COUNT, _SHARE, _TEXT, _WORD, _ANY = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD, Kind.ANY
 
+_NOISE = {
+    "noise": Wording(
+        "; one rounding of the baseline's own in its place moves the baseline's result there by {noise} (Rel L2), so"
+        " that neither side can be trusted: change that operator or what it reads, not the target",
+        "；基线在同一处的一次舍入也会使基线在那里的结果变动 {noise}（相对 L2），因此两侧都不可信：请修改该算子或其"
+        "输入，而不是目标",
+    ),
+}
+
 CAUSES: Mapping[str, Cause] = {
     "inputs_differ": Cause(
         en="the two sides were given different inputs", zh="两侧的输入不同",
@@ -249,9 +258,9 @@ CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "input_size": _FIGURE,
-            "output_size": _FIGURE, "own": _COUNT,
+            "output_size": _FIGURE, "own": _COUNT, "noise": _FIGURE,
         },
-        enlarged=True,
+        behind=_NOISE, enlarged=True,
     ),
     "amplified": Cause(
         gradient="below",
@@ -277,9 +286,10 @@ CAUSES: Mapping[str, Cause] = {
                 "其中 `{inner}` 的普通舍入误差，被其后的运算放大 {factor} 倍",
             ),
         },
+        behind=_NOISE,
         evidence={
             "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "weight": _TEXT, "held": _TEXT,
-            "off": _FIGURE, "broken": _COUNT, "inner": _TEXT,
+            "off": _FIGURE, "broken": _COUNT, "inner": _TEXT, "noise": _FIGURE,
         },
         unproven=True,
     ),
