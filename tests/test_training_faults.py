@@ -441,6 +441,105 @@ HEALTHY: dict[str, Callable[[Path], None]] = {
 }
 
 
+def small_net() -> Any:
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+
+
+def one_batch(
+    folder: Path, make: Callable[[Any], Any], net: Callable[[], Any] = small_net, noise: float = 0.0,
+    steps: int = STEPS, spoil: Callable[[int, Any], None] = lambda step, net: None,
+) -> None:  # fmt: skip
+    """Learn one batch by an optimiser that calls a closure as often as it likes. spoil: changes the gradients that an
+    outer step makes."""
+    model, x = net(), torch.randn(64, 8)
+    y = torch.sin(x @ torch.randn(8, 2))
+    y += noise * torch.randn_like(y)
+    optimiser = make(model.parameters())
+    with precision_debug.training(model, optimiser, record=folder, every=1):
+        for step in range(steps):
+
+            def closure(step: int = step) -> Any:
+                optimiser.zero_grad()
+                loss = functional.mse_loss(model(x), y)
+                loss.backward()
+                spoil(step, model)
+                return loss
+
+            optimiser.step(closure)
+
+
+class GaussNewton(torch.optim.Optimizer):  # type: ignore[misc]
+    """Solves the linearised least squares at each step: as fast as an optimiser converges."""
+
+    def __init__(self, net: Any, x: Any, y: Any) -> None:
+        super().__init__(net.parameters(), {})
+        self.net, self.x, self.y = net, x, y
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        own = [one for group in self.param_groups for one in group["params"]]
+        with torch.enable_grad():
+            left = (torch.tanh(self.net(self.x)) - self.y).flatten()
+            rows = [torch.autograd.grad(one, own, retain_graph=True) for one in left]
+        slopes = torch.stack([torch.cat([part.flatten() for part in row]) for row in rows])
+        moves = torch.linalg.lstsq(slopes, left).solution.split([one.numel() for one in own])
+        for one, move in zip(own, moves, strict=True):
+            one.sub_(move.view_as(one))
+
+
+def solved(folder: Path) -> None:
+    net, x = nn.Linear(8, 1), torch.randn(40, 8)
+    y = torch.tanh(x @ torch.randn(8, 1) * 0.5)
+    optimiser = GaussNewton(net, x, y)
+    with precision_debug.training(net, optimiser, record=folder, every=1):
+        for _ in range(20):
+            optimiser.zero_grad()
+            (torch.tanh(net(x)) - y).square().mean().backward()
+            optimiser.step()
+
+
+def lbfgs(**more: Any) -> Callable[[Any], Any]:
+    return lambda parameters: torch.optim.LBFGS(parameters, **more)
+
+
+SEARCH = {"line_search_fn": "strong_wolfe"}
+CONVERGING: dict[str, Callable[[Path], None]] = {
+    "lbfgs": lambda f: one_batch(f, lbfgs()),
+    "lbfgs_search": lambda f: one_batch(f, lbfgs(**SEARCH)),
+    "lbfgs_search_noise": lambda f: one_batch(f, lbfgs(**SEARCH), noise=0.3),
+    "lbfgs_linear": lambda f: one_batch(f, lbfgs(**SEARCH), lambda: nn.Linear(8, 2)),
+    "lbfgs_one_at_a_time": lambda f: one_batch(f, lbfgs(max_iter=1, **SEARCH), lambda: nn.Linear(8, 2), steps=60),
+    "lbfgs_three_noise": lambda f: one_batch(f, lbfgs(max_iter=3, **SEARCH), lambda: nn.Linear(8, 2), noise=0.3),
+    "rprop_closure": lambda f: one_batch(f, lambda p: torch.optim.Rprop(p, lr=1e-2), steps=100),
+    "sgd_closure": lambda f: one_batch(f, sgd(0.5), lambda: nn.Linear(8, 2), steps=100),
+    "gauss_newton": solved,
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", CONVERGING)
+def test_what_converges_in_a_few_steps_is_not_blamed(name: str, seed: int, tmp_path: Path) -> None:
+    torch.manual_seed(seed)
+    CONVERGING[name](tmp_path)
+    assert find_first_departure(read_log(tmp_path)) is None
+
+
+@pytest.mark.parametrize("every_layer", [True, False])
+def test_a_gradient_that_disappears_while_it_converges(every_layer: bool, tmp_path: Path) -> None:
+    """Of all parameters at once, or of one beside others that go on falling."""
+    torch.manual_seed(0)
+
+    def spoil(step: int, net: Any) -> None:
+        for one in net.parameters() if every_layer else net[0].parameters():
+            if step >= 14:
+                one.grad *= 1e-6
+
+    one_batch(tmp_path, sgd(0.05), spoil=spoil)
+    found = find_first_departure(read_log(tmp_path))
+    assert found is not None
+    assert (found.step, found.what) == (15, "smaller")  # what a closure makes is there when the next step begins
+
+
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_loops_are_not_blamed(name: str, tmp_path: Path) -> None:
     torch.manual_seed(3)

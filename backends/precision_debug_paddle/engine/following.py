@@ -98,8 +98,8 @@ class _Follower:
         before = {name: np.array(_to_host(one)) for name, one in learned}
         gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
         rate, moved_here = float(self._optimiser.get_lr()), self._moved_here()
-        for name, one in learned:
-            self._sample(name, before[name], one)
+        for name, one in self._named:
+            self._sample(name, one)
         result = self._own(own, args, kwargs)
         rows = {}
         for name, one in learned:
@@ -144,12 +144,13 @@ class _Follower:
         groups = [one["params"] if isinstance(one, dict) else [one] for one in given]
         return frozenset(one.name for group in groups for one in group)
 
-    def _sample(self, name: str, before: Array, parameter: Any) -> None:
-        if parameter.grad.is_selected_rows():
-            return
-        values, gradient = _sample_spread(before), _sample_spread(_to_host(parameter.grad))
-        first, touched = self._samples.get(name, (values.copy(), np.zeros(values.shape, dtype=bool)))
-        self._samples[name] = first, touched | (gradient != 0)
+    def _sample(self, name: str, parameter: Any) -> None:
+        if name not in self._samples:  # also without a gradient, which a closure makes only inside of the step
+            values = _sample_spread(_to_host(parameter)).copy()
+            self._samples[name] = values, np.zeros(values.shape, dtype=bool)
+        if parameter.grad is not None and not parameter.grad.is_selected_rows():
+            first, touched = self._samples[name]
+            self._samples[name] = first, touched | (_sample_spread(_to_host(parameter.grad)) != 0)
 
     def _still(self, name: str, now: Array) -> float | None:
         """Return the share of the elements that ever had a gradient, and are what they were at first."""

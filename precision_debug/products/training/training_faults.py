@@ -53,6 +53,9 @@ _TINY = 1e-6
 """Update over parameters, of the whole model: a few roundings of float32, and thousands of such steps change nothing.
 """
 
+_SETTLED = 1e-2
+"""Total norm over the largest one, from which on down an optimiser may have ended: nothing is left to gain."""
+
 _CONSTANT, _CLIPPED = 1e-3, 1e-2
 """Spread of the scaled total norm, and largest total norm, where the gradients were clipped while they were scaled."""
 
@@ -217,7 +220,6 @@ def _check_step(steps: Sequence[StepNumbers], place: int, name: str) -> Departur
     own = now.parameters[name]
     past = [step.parameters[name] for step in steps[:place] if name in step.parameters]
     norms = [math.log10(one.norm) for one in past if one.norm > 0 and not one.broken]
-    usual = 10.0 ** float(np.median(norms)) if norms else 0.0
     if own.broken:
         return Departure(step=now.step, parameter=name, what="broken", value=float(own.broken), usual=0.0)
     if len(past) < _FEW:
@@ -226,21 +228,51 @@ def _check_step(steps: Sequence[StepNumbers], place: int, name: str) -> Departur
     if own.zeros > zeros + _MORE_ZEROS:
         after = steps[place + 1 :]
         again = any(_total_norm(one) == 0 for one in (*steps[:place], *after))
-        if _total_norm(now) == 0 and _has_converged(steps[:place]):
+        if _total_norm(now) == 0 and (_has_converged(steps[:place]) or _is_converging(steps, place)):
             return None
         if not _does_stay_zero(after, name, zeros) and (_total_norm(now) > 0 or again):
             return None  # an expert without a token comes back, and margins that every sample keeps come again
         return Departure(step=now.step, parameter=name, what="zeros", value=own.zeros, usual=zeros)
     if len(norms) < _FEW or own.norm <= 0:
         return None
-    off = math.log10(own.norm) - float(np.median(norms))
-    width = max(_LEAST, _WIDE * float(np.median(np.abs(np.array(norms) - np.median(norms)))))
+    usual, width = _make_band(norms)
+    off = math.log10(own.norm) - usual
     if abs(off) <= width:
         return None
     what = "larger" if off > 0 else "smaller"
-    if off < 0 and not _does_stay_small(steps[place:], name, usual * 10.0**-width):
+    here = [step for step in steps[place:] if name in step.parameters]
+    if off < 0 and not _does_stay_small([step.parameters[name].norm for step in here], 10.0 ** (usual - width)):
         return None  # a bias of four elements is near 0 once in a while
-    return Departure(step=now.step, parameter=name, what=what, value=own.norm, usual=usual)
+    if off < 0 and _has_converged(steps[:place]):
+        return None
+    if off < 0 and _is_converging(steps, place):  # all become small together: this one, in its share of them?
+        shares = [_share_of(step, name) for step in steps[:place] if name in step.parameters]
+        middle, width = _make_band([math.log10(one) for one in shares if one > 0])
+        if not _does_stay_small([_share_of(step, name) for step in here], 10.0 ** (middle - width)):
+            return None
+    return Departure(step=now.step, parameter=name, what=what, value=own.norm, usual=10.0**usual)
+
+
+def _make_band(logarithms: Sequence[float]) -> tuple[float, float]:
+    """Return the middle of a band, and half of its width."""
+    middle = float(np.median(logarithms))
+    return middle, max(_LEAST, _WIDE * float(np.median(np.abs(np.array(logarithms) - middle))))
+
+
+def _share_of(step: StepNumbers, name: str) -> float:
+    """Return the norm of a gradient over that of all; 1 where all are 0."""
+    own, total = step.parameters[name].norm, _total_norm(step)
+    return own / total if total else 1.0
+
+
+def _is_converging(steps: Sequence[StepNumbers], place: int) -> bool:
+    """Return whether the gradients had been falling when they fell here: in the last steps together at least as far as
+    in this one. A fault takes them away at once; Newton's method, the fastest, doubles the fall's exponent."""
+    norms = [norm for step in steps[:place] if (norm := _total_norm(step)) > 0]
+    if len(norms) < 2:
+        return False
+    fell, now = max(norms[-_FEW - 1 :]) / norms[-1], _total_norm(steps[place])
+    return norms[-1] <= now * fell or (fell > 1 / _SETTLED and now <= _TINY * max(norms))
 
 
 def _does_stay_zero(after: Sequence[StepNumbers], name: str, usual: float) -> bool:
@@ -249,14 +281,13 @@ def _does_stay_zero(after: Sequence[StepNumbers], name: str, usual: float) -> bo
 
 
 def _has_converged(before: Sequence[StepNumbers]) -> bool:
-    """Return whether all gradients had fallen to a few roundings of the largest ones before they are 0."""
+    """Return whether all gradients had fallen to a few roundings of the largest ones."""
     norms = [_total_norm(one) for one in before]
     return max(norms[-_FEW:]) <= _TINY * max(norms)
 
 
-def _does_stay_small(here: Sequence[StepNumbers], name: str, bound: float) -> bool:
-    norms = [step.parameters[name].norm for step in here if name in step.parameters][:_FEW]
-    return len(norms) >= _AGAIN and float(np.median(norms)) < bound
+def _does_stay_small(norms: Sequence[float], bound: float) -> bool:
+    return len(norms) >= _AGAIN and float(np.median(norms[:_FEW])) < bound
 
 
 def _find_jump(steps: Sequence[StepNumbers], place: int) -> Departure | None:
@@ -462,7 +493,9 @@ def _find_stopped_parameters(steps: Sequence[StepNumbers]) -> Departure | None:
     most = [2 * len(names) > len(step.parameters) for names, step in zip(standing, steps, strict=True)]
     if (begin := _find_last_run(most)) is None or begin < _FEW:
         return None
-    here = steps[begin]
+    here, norms = steps[begin], [*map(_total_norm, steps[:begin])]
+    if not ended and norms[-1] <= _SETTLED * max(norms):
+        return None  # an optimiser that ends where the gradients are small enough to it
     name = max(standing[begin], key=lambda one: here.parameters[one].norm)
     return Departure(
         step=here.step, parameter=name, what="stopped", value=here.parameters[name].rate or 0.0,

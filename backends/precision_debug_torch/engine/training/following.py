@@ -230,14 +230,15 @@ class _Follower:
 
     def _sample(self) -> None:
         for name, one in self._named:
-            if name not in self._sizes or one.grad.layout is not torch.strided:
+            if one.layout is not torch.strided:
                 continue
-            values, gradient = _sample_spread(self._sizes[name][0]), _sample_spread(self._sizes[name][1])
-            sample = self._samples.get(name)
-            if sample is None:
+            values, sample = _sample_spread(local_part(one).detach()), self._samples.get(name)
+            if sample is None:  # also without a gradient, which a closure makes only inside of the step
                 untouched = torch.zeros_like(values, dtype=torch.bool)
                 sample = self._samples[name] = _Sample(first=values.clone(), touched=untouched)
-            sample.touched |= gradient != 0
+            if name not in self._sizes or one.grad.layout is not torch.strided:
+                continue
+            sample.touched |= _sample_spread(self._sizes[name][1]) != 0
             if (decay := _decay(self._optimiser, self._groups.get(id(one)))) and values.numel():
                 some = values[values != 0]
                 kept = float((some.clone().mul_(1 - decay) == some).double().mean()) if some.numel() else 0.0
