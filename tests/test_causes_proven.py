@@ -477,3 +477,39 @@ def test_where_the_baselines_own_rounding_is_amplified_as_much_neither_side_is_t
         exact = np.sin(x.astype(np.float64) @ w * times)
         own = np.linalg.norm(np.sin((x @ w) * np.float32(times)) - exact) / np.linalg.norm(exact)
         assert own / 5 < first.evidence["noise"] < 5 * own
+
+
+def test_a_chain_that_ends_in_integers_names_its_quantize_linear(tmp_path: Path) -> None:
+    """What it gives is listed as the product's, whose values it holds; the other file has QLinearMatMul, which knows
+    no addend."""
+    pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(0)
+    held = {
+        "w": random.integers(-127, 128, (16, 8)).astype(np.int8), "more": random.normal(size=8).astype(np.float32),
+        "zero": np.int8(0), **{f"{key}s": np.float32(one) for key, one in (("x", 0.03), ("w", 0.004), ("y", 0.05))},
+    }  # fmt: skip
+    first = helper.make_node("QuantizeLinear", ["x", "xs", "zero"], ["xq"])
+    parts = [
+        helper.make_node("DequantizeLinear", ["xq", "xs", "zero"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "zero"], ["wd"]),
+        helper.make_node("MatMul", ["xd", "wd"], ["m"]), helper.make_node("Add", ["m", "more"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "ys", "zero"], ["q"]),
+    ]  # fmt: skip
+    whole = [helper.make_node("QLinearMatMul", ["xq", "xs", "zero", "w", "ws", "zero", "ys", "zero"], ["q"])]
+    last = [helper.make_node("DequantizeLinear", ["q", "ys", "zero"], ["d"]), helper.make_node("Tanh", ["d"], ["y"])]
+    paths = [str(tmp_path / name) for name in ("parts.onnx", "whole.onnx")]
+    for path, nodes in zip(paths, (parts, whole), strict=True):
+        graph = helper.make_graph(
+            [first, *nodes, *last], "g", [helper.make_tensor_value_info("x", 1, [4, 16])],
+            [helper.make_tensor_value_info("y", 1, [4, 8])],
+            [numpy_helper.from_array(np.asarray(one), key) for key, one in held.items()],
+        )  # fmt: skip
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    report = precision_debug.compare(
+        paths[1], baseline_model=paths[0], baseline="ort_fp32", run_mode="ort_fp32",
+        inputs={"x": random.normal(size=(4, 16)).astype(np.float32)},
+    )  # fmt: skip
+    first_named = report.explanation.culprits[0]
+    assert first_named.name == "q"
+    sides = [first_named.evidence[key].split("+") for key in ("base", "target")]
+    assert (sides[0][-2:], sides[1]) == (["Add", "QuantizeLinear"], ["QLinearMatMul"])

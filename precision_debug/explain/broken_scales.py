@@ -13,10 +13,10 @@ from ..numbers.narrowing import round_values
 from ..onnx.scales import find_broken
 from ..protocols import Replacer, find_file_scales, find_stored
 from ..records import Operator
-from .file_scales import TURNS
 from .held_constants import list_stored_constants
 from .introduced import Alone
 from .operator_facts import constants_of
+from .operators import TURNS
 from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, round_to_grid, run_with
 from .units import largest_of, steps_of

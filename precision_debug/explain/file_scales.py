@@ -11,12 +11,13 @@ import numpy as np
 from ..protocols import find_file_scales
 from ..records import Grid
 from .operator_facts import largest_of_row
+from .operators import TURNS
 from .subject import Subject
 from .undo import LEFT, Case, measure_left_of, run_with
 from .units import largest_of, steps_of
 
 __all__ = [
-    "TURNS", "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_own_scale", "find_probability_steps",
+    "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_own_scale", "find_probability_steps",
     "measure_left_with",
 ]  # fmt: skip
 
@@ -170,9 +171,6 @@ def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Arra
                 yield source, np.asarray(scale), np.asarray(zero)
         waiting += [(read, is_result and turns) for read in reads if read not in partner]
 
-
-TURNS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-"""Operators that turn numbers into integers or back, and compute nothing else."""
 
 _FEW_OPERATORS = 32
 """Between two tensors that are compared."""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..numbers.born import compute_finite_l2
+from ..protocols import Replacer
 from ..reasons import say
 from ..records import Operator, TensorMeta
-from .operators import CANCEL, MOVE, REORDER, SELECT, SUM_UP, plain_type
+from .operators import CANCEL, MOVE, REORDER, SELECT, SUM_UP, TURNS, plain_type
 from .subject import Subject, collect_stretch
 
 __all__ = [
@@ -104,7 +105,8 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     otherwise. at: the first of them, the target's where the baseline has none. owner, sole: the same of those that one
     side alone has, of which the error is told, and that side; seen: what is compared behind them."""
     mine, theirs, alike = _list_own_stretches(subject, name)
-    ours, others = ([one.op_type for one in side] for side in (mine, theirs))
+    sides = zip((mine, theirs), (subject.baseline.replacer, subject.target.replacer), strict=True)
+    ours, others = ([kind for one in side for kind in _list_types(subject, one, files)] for side, files in sides)
     if not ours and not others:
         return {}
     one_sided = not ours or not others
@@ -129,6 +131,17 @@ def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
         **found, "owner": at.name, "owner_type": named[not ours], **({} if shown else {"seen": name}),
         "sole": say("the_baseline") if ours else say("the_target"),
     }  # fmt: skip
+
+
+def _list_types(subject: Subject, meta: TensorMeta, files: Replacer | None) -> list[str]:
+    """Return the type of a listed operator, and of those behind it that it is listed in the place of: an integer, and
+    what becomes of it, is listed as what it holds the values of."""
+    found, name = list[str](), meta.name
+    own = files.operator(name) if files is not None else None
+    while files is not None and own is not None and own.op_type in TURNS and own.op_type != meta.op_type:
+        found, name = [own.op_type, *found], own.inputs[0] if own.inputs else ""
+        own = files.operator(name) if name and name not in subject.row_of else None
+    return [meta.op_type, *found]
 
 
 def find_operators_alone(subject: Subject, name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ __all__ = [
     "SELECT",
     "SQUARE_NOTHING",
     "SUM_UP",
+    "TURNS",
     "find_reached",
     "find_rounded_numbers",
     "find_shape_makers",
@@ -47,6 +48,9 @@ MOVE = split_words("""
     split_grad split_with_num_grad unbind_grad slice_grad getitem
 """)
 """They only move numbers about, and never take blame."""
+
+TURNS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""They turn numbers into integers or back, and compute nothing else."""
 
 REORDER = split_words("""
     Transpose transpose permute t flip roll transpose2 TRANSPOSE DepthToSpace SpaceToDepth pixel_shuffle pixel_unshuffle
