@@ -66,6 +66,16 @@ def test_culprits_are_refuted_by_an_error_that_grows_with_them_kept() -> None:
     assert outcome({frozenset(range(60)): evaluation(0.34)}, whole=0.34) == found
 
 
+def test_kept_operators_are_counted_as_the_fix_counts_them() -> None:
+    """Of everything that was kept 522 operators were told, and 477 in the next line: an engine has more names."""
+    kept, names = ToKeep(of=3, state="none", before=BEFORE, whole=0.34), ("a", "a/Convert", "b", "b/Convert", "c")
+    found = note_kept_in_vain(
+        kept, {frozenset(range(3)): dataclasses.replace(evaluation(0.34), kept=names)}, THEIRS, BEFORE, ALL, point
+    ).in_vain
+    assert found is not None
+    assert found.kept == 3
+
+
 @pytest.mark.parametrize(
     ("seen", "whole"),
     [

@@ -401,7 +401,8 @@ def note_kept_in_vain(
         return found  # nothing that is kept may do anything on this engine
     if not all(is_kept(one, was, before, names) for _, one in sets):
         return found  # or the engine does not tell whether it did
-    told = point(min((one for _, one in sets), key=lambda one: one.error or 0.0))
+    units, least = min(sets, key=lambda pair: pair[1].error or 0.0)
+    told = dataclasses.replace(point(least), kept=len(units))
     if told.error is None or LITTLE * told.error < before:
         return found
     return dataclasses.replace(found, in_vain=told)
