@@ -64,6 +64,13 @@ def test_a_name_of_the_file_that_the_quantiser_gives_too_changes_nothing(
     assert {made.get(name, name): error for name, error in plain.items()} == named
 
 
+@pytest.mark.parametrize(("name", "told"), [("h_scale", True), ("first_scale", False), ("h_scaled", False)])
+def test_only_names_that_it_gave_are_told(tmp_path: Path, name: str, told: bool) -> None:
+    path = save(tmp_path / "named.onnx", gamma=name)
+    notes = precision_debug.compare(path, run_mode="ort_int8", inputs={"x": X}, explain="off").target.notes
+    assert ("onnxruntime.names_twice" in {note.code for note in notes}) == told
+
+
 def test_a_file_that_it_has_quantised_is_quantised_again(tmp_path: Path) -> None:
     """Two nodes of one name, and the hint was to correct the export."""
     once = tmp_path / "once.onnx"

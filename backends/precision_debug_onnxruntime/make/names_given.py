@@ -15,7 +15,7 @@ from precision_debug.onnx.graph import iterate_graphs
 
 __all__ = ["give_names_back", "give_other_names"]
 
-_ADDED = re.compile(r"_(?=scales?|zero_point|quant|QuantizeLinear|DequantizeLinear|Reduce|Abs|bias|cast)")
+_ADDED = re.compile(r"_(?=scales?|zero_point|quant|QuantizeLinear|DequantizeLinear|Reduce|Abs)")
 """Where in a name what the quantiser adds to a tensor's begins."""
 _MEANWHILE, _SECOND = "/given", "/again"
 
@@ -39,20 +39,22 @@ def give_other_names(graph: Any) -> dict[str, str]:
     return others
 
 
-def give_names_back(graph: Any, others: Mapping[str, str]) -> None:
+def give_names_back(graph: Any, others: Mapping[str, str]) -> list[str]:
     """Give what the quantiser made of a model its own names again; what it added is called otherwise where it has one
-    of these."""
+    of these, which are returned."""
     if not others:
-        return
-    found = dict[str, str]()
+        return []
+    found, twice = dict[str, str](), set[str]()
     for name in _list_names(graph):
         own, meanwhile, rest = name.partition(_MEANWHILE)
         back = own + rest if meanwhile and own in others else name
         if back in others and (rest or back == name):
+            twice.add(back)
             back += _SECOND
         if back != name:
             found[name] = back
     _rename(graph, found)
+    return sorted(twice)
 
 
 def _list_names(graph: Any) -> set[str]:

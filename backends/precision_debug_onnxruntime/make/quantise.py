@@ -255,7 +255,8 @@ def _quantise_once(
             stock, measured = _measure_error(source, result, feeds), True
         kept |= wrong
     known.removed, known.stock, known.others = kept, stock, others
-    give_names_back(made.proto.graph, others)
+    if twice := give_names_back(made.proto.graph, others):
+        prepared = (say("names_twice", names=list_some(twice)), *prepared)
     with after_quantisation():
         infer_types(made, runtime, folder)
     ours = _measure_error(source, result, feeds) if measured else None  # of further sets nobody reads it
@@ -383,9 +384,7 @@ def _measure_error(source: Model, result: Path, feeds: Sequence[Feeds]) -> float
 def _prepare(model: Model) -> tuple[tuple[Reason, ...], dict[str, str]]:
     """Take out of a model what the quantiser gets wrong or refuses without need; return what is said of it, and the
     names that are others meanwhile."""
-    said = []
-    if others := give_other_names(model.proto.graph):
-        said.append(say("names_twice", names=list_some(sorted(others))))
+    said, others = [], give_other_names(model.proto.graph)
     if named := _give_biases_names(model.proto.graph):
         said.append(say("biases_named", names=list_some(named)))
     opsets = model.proto.opset_import
