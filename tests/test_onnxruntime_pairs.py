@@ -231,6 +231,29 @@ def test_a_value_under_another_key_is_not_its_value(labels: list[str], status: S
     assert [row.status for row in report.outputs] == [status]
 
 
+@pytest.mark.parametrize(
+    ("labels", "alone"),
+    [([3, 1, 4], ("2", "4")), ([3, 1], ("2", "-")), ([3, 1, 2, 7], ("-", "7"))],
+)
+def test_a_missing_key_is_its_own_answer(labels: list[int], alone: tuple[str, str], tmp_path: Path) -> None:
+    """No numbers were compared, so that nothing is said of rounding."""
+    for name, own in (("base", [3, 1, 2]), ("m", labels)):
+        weights = {"w": np.random.default_rng(0).normal(size=(6, len(own))).astype(np.float32)}
+        zipped = helper.make_node("ZipMap", ["p"], ["out"], domain="ai.onnx.ml", classlabels_int64s=own)
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["l"]), helper.make_node("Softmax", ["l"], ["p"]), zipped]
+        outputs = [helper.make_value_info("out", PARTS["map of int64s"][1])]
+        made = onnx_models.model(nodes, [onnx_models.value("x", [4, 6])], outputs, weights)
+        made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+        onnx.save(made, tmp_path / f"{name}.onnx")
+    report = precision_debug.compare(
+        tmp_path / "m.onnx", run_mode="ort_fp32", baseline="ort_fp32", baseline_model=tmp_path / "base.onnx"
+    )
+    (row,) = report.outputs
+    assert (row.status, row.reason.code) == (Status.FAIL, "map_keys")
+    assert (row.reason.args["baseline"], row.reason.args["target"]) == alone
+    assert report.explanation is None or report.explanation.state != "diffuse"
+
+
 @pytest.mark.parametrize("mode", ["ort_opt", "ort_int8_dynamic", "onnx_ref"])
 @pytest.mark.parametrize("case", PARTS)
 def test_sequences_and_maps_are_compared_by_element(case: str, mode: str, tmp_path: Path) -> None:

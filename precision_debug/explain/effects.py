@@ -62,7 +62,8 @@ class Sink:
     """A tensor where effects are judged. squared: the squared error that the comparison found there.
 
     size: the baseline's squared L2. elements: all of them. non_finite: those that are NaN or Inf in the target alone.
-    is_output: of the model. flips: differing elements of a tensor without floats.
+    is_output: of the model. flips: differing elements of a tensor without floats. apart: no numbers were compared,
+    since the two sides have other shapes.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Sink:
     non_finite: int = 0
     is_output: bool = False
     flips: int | None = None
+    apart: bool = False
 
     @property
     def rel_l2(self) -> float:
@@ -114,8 +116,10 @@ def list_sinks(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
     for row in subject.rows:
         numbers = row.comparison
         if row.is_output and numbers is not None and not numbers.shapes_match:
-            size = numbers.base.elements
-            found.append(Sink(name=row.name, squared=0.0, size=0.0, elements=size, is_output=True, flips=max(1, size)))
+            flips = max(1, size := numbers.base.elements)
+            found.append(
+                Sink(name=row.name, squared=0.0, size=0.0, elements=size, is_output=True, flips=flips, apart=True)
+            )
     return tuple(found)
 
 

@@ -175,6 +175,8 @@ def conclude(
     hidden = bound_hidden_share(tried)
     if state == "diffuse" and left and (hidden is None or hidden >= HALF):
         state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
+    if state == "diffuse" and any(sink.apart and sink.name == at for sink in sinks):
+        state, reason = "unknown", say("no_numbers_there", name=at)
     counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in sinks) else {"always"}
     fails = any(CAUSES[one.cause].fails_for(one.evidence) in counts for one in culprits)
     budget = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > _NAMED}

@@ -7,6 +7,7 @@ fail-fast, the rows and the report cannot decide differently.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ..reasons import NOTHING, Reason, say
@@ -23,6 +24,7 @@ __all__ = [
     "fail_non_finite",
     "judge_row",
     "lost_slice_arguments",
+    "tell_keys",
 ]
 
 HIDDEN = 1e-2
@@ -32,6 +34,16 @@ Such an atol lets zeros pass for the tensor, as an rtol of 1 or more does for an
 less than 1, where that is larger) the tensor is right all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16
 and less than 1e-2 in BF16, however small the tensor is.
 """
+
+
+_KEYS = "Keys of the Baseline Alone", "Keys of the Target Alone"
+"""What a row of maps with other keys tells in ``extra``."""
+
+
+def tell_keys(base: Sequence[Any], target: Sequence[Any]) -> dict[str, str]:
+    """Return what a row tells of the keys of maps, which one side alone has."""
+    alone = [[str(key) for key in one if key not in other] for one, other in ((base, target), (target, base))]
+    return {name: ", ".join(keys) or "-" for name, keys in zip(_KEYS, alone, strict=True)}
 
 
 def judge_row(
@@ -50,6 +62,8 @@ def judge_row(
         status, reason = decide_status(row.comparison, tolerance)
         if reason.code == "shape" and _may_be_turned(row, row.comparison):
             status, reason = Status.INCONCLUSIVE, say("turned")
+        if reason.code == "shape" and _KEYS[0] in row.extra:
+            reason = say("map_keys", baseline=row.extra[_KEYS[0]], target=row.extra[_KEYS[1]])
         row = row.replace(status=status, reason=reason)
         if allowed is not None and not tolerance.given:
             row = as_expected(row, allowed, rounded=rounded)

@@ -261,6 +261,13 @@ def _find_parts(
     return {}
 
 
+def _under_keys(value: Any, keys: Sequence[Any] | None) -> tuple[Any, Mapping[str, str]]:
+    """Return a tensor as it is compared, of a map's values those under the baseline's keys; and what its row tells."""
+    if not isinstance(value, MapValues) or keys is None:
+        return value, {}
+    return value.under(keys), judge.tell_keys(keys, value.keys) if tuple(keys) != value.keys else {}
+
+
 class CheckTarget:
     """A hook that compares what it is shown with the baseline and keeps one row a tensor.
 
@@ -345,8 +352,7 @@ class CheckTarget:
         rival = self._alignment.rivals.get(key) if self._alignment is not None else None
         known = self._alignment is None or pair is not None
         base = self.baseline.store.get(base_name) if known and rival is None else None
-        if isinstance(value, MapValues):
-            value = value.under(self.baseline.map_keys.get(base_name, value.keys))
+        value, extra = _under_keys(value, self.baseline.map_keys.get(base_name))
         if base is None:
             reason = self._why_alone(key, base_name, rival)
 
@@ -360,7 +366,7 @@ class CheckTarget:
             return
 
         def compared(numbers: Comparison) -> None:
-            row = self._compared(self._row_of(op_type, key, base_name, how, pair), numbers)
+            row = self._compared(self._row_of(op_type, key, base_name, how, pair).replace(extra=extra), numbers)
             if getattr(comparer, "keeps_pairs", False):  # else they may be overwritten by now
                 for observer in self._observers:
                     observer.look(row, base, value)

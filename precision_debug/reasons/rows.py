@@ -20,6 +20,10 @@ _DECIDED = "Judge what is made of these decisions: scores that near are decided 
 ROWS: Mapping[str, Wording] = {
     # the verdict
     "shape": Wording("shape", "形状不同", _SHAPES),
+    "map_keys": Wording(
+        "the keys differ: {baseline} in the baseline alone, {target} in the target alone",
+        "键不同：仅基线有 {baseline}，仅目标有 {target}", "Check the labels that the map is made with.",
+    ),
     "turned": Wording(
         "its axes have another order in the target, which calls it otherwise", "目标中该张量名称不同，且轴的次序不同",
         "Look at the outputs, which keep their layout: an engine may lay out inner tensors as it likes.",
@@ -199,6 +203,9 @@ ROWS: Mapping[str, Wording] = {
         " full tries them all",
         "已单独尝试 {tried} 个算子，均不足以解释；另有 {left} 个未尝试，其合计可能解释；--explain full 会全部尝试",
         "Use --explain full.",
+    ),
+    "no_numbers_there": Wording(
+        "no numbers were compared at the output `{name}`", "输出 `{name}` 处没有比较数值", _SHAPES,
     ),
     "failed": Wording("{detail}", "{detail}", "Read the engine's message."),
 }  # fmt: skip

@@ -151,6 +151,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Start with the operator named first: later ones may only be its consequences.":
         "先看最先指出的算子：其后的可能只是由它引起。",
     "See the row of that node.": "看该节点所在的行。",
+    "Check the labels that the map is made with.": "请检查构造该映射所用的标签。",
     "Check the row's Error Growth: above 1, the operator itself lost the precision.":
         "看该行的误差放大倍数：大于 1 说明该算子自身损失了精度。",
     "See the tensors around it.": "看它周围的张量。",

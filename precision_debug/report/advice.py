@@ -27,6 +27,8 @@ def list_advice(row: Row, precision: str) -> tuple[Text, ...]:
     comparison = row.comparison
     if comparison is None:
         return ()
+    if row.reason.code == "map_keys":
+        return ()
     if not comparison.shapes_match:
         return (
             Text(
