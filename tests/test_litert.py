@@ -331,3 +331,32 @@ def test_what_is_below_half_a_step_of_its_own_scale_is_not_called_cut_off(tmp_pa
     exact, step = np.full(8, 0.3 * (high - low) / (count - 1)), (high - low) / (count - 1)
     assert _find_saturation(exact, np.zeros(8), step) == {}
     assert _find_saturation(exact * 3, np.zeros(8), step)["limit"] == 0
+
+
+@pytest.mark.parametrize("given", [{"experimental_disable_delegate_node_fusion": "1"},
+                                   {"config": "experimental_disable_delegate_node_fusion=true"}])  # fmt: skip
+def test_xnnpack_runs_as_it_is_deployed(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches of the Interpreter reach each one of the target, and none of the baseline's."""
+    from ai_edge_litert import interpreter
+
+    seen: list[tuple[str, bool]] = []
+    own = interpreter.Interpreter.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        kind = kwargs["experimental_op_resolver_type"].name
+        seen.append((kind, kwargs.get("experimental_disable_delegate_node_fusion", False)))
+        own(self, *args, **kwargs)
+
+    monkeypatch.setattr(interpreter.Interpreter, "__init__", made)
+    report = precision_debug.compare(
+        litert_files.DATA / "digits_float32.tflite", run_mode="tflite_opt", baseline="tflite_ref", explain="off",
+        inputs={"image": litert_files.images(1)}, **given,
+    )  # fmt: skip
+    assert report.exit_status == 0
+    assert set(seen) == {("BUILTIN", True), ("BUILTIN_REF", False)}
+
+
+@pytest.mark.parametrize("pair", ["experimental_disable_delegate_node_fusion=maybe", "experimental_delegates=x"])
+def test_a_switch_that_is_none_is_refused(pair: str) -> None:
+    with pytest.raises(UsageError, match=pair.partition("=")[0]):
+        precision_debug.compare(litert_files.DATA / "digits_float32.tflite", run_mode="tflite_opt", config=pair)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ class Variable:
 class Maker:
     """content: the flatbuffer. reference: by reference kernels, else as LiteRT ships. threads: 0: LiteRT's choice.
 
-    stateful: it has variables, which each run finds as the file begins.
+    stateful: it has variables, which each run finds as the file begins. flags: switches of the Interpreter.
     """
 
     content: bytes
@@ -90,6 +90,7 @@ class Maker:
     reference: bool
     threads: int = 0
     stateful: bool = False
+    flags: Mapping[str, bool] = field(default_factory=dict)
 
     def plain(self) -> Interpreted:
         """As a program would load it; by reference kernels every tensor is kept, which changes nothing there."""
@@ -117,7 +118,7 @@ class Maker:
                 warnings.simplefilter("ignore")  # that keeping all tensors takes memory
                 made = Interpreter(
                     model_content=content, experimental_op_resolver_type=kernels,
-                    experimental_preserve_all_tensors=keep, num_threads=self.threads or None,
+                    experimental_preserve_all_tensors=keep, num_threads=self.threads or None, **self.flags,
                 )  # fmt: skip
                 if allocates:
                     made.allocate_tensors()

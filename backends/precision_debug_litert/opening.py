@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from precision_debug.errors import OutputError
+from collections.abc import Mapping
+
+from precision_debug.errors import OutputError, UsageError
 from precision_debug.ownership import guard_output
 from precision_debug.protocols import Session
 from precision_debug.reasons import Reason
@@ -17,7 +19,7 @@ from .model import read_inputs, read_model
 from .modes import Recipe
 from .reasons import say
 from .session import LiteRtSession
-from .settings import setting
+from .settings import FLAGS, setting
 
 __all__ = ["open_session"]
 
@@ -59,6 +61,20 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
         maker=Maker(
             content=content, path=path, mode=recipe.mode.name, reference=recipe.reference,
             threads=setting(options, "litert_threads") or spec.cores, stateful=holds_state(flat),
+            flags=_read_flags(setting(options, "config")),
         ),
         versions={"ai-edge-litert": str(getattr(ai_edge_litert, "__version__", "unknown"))},
     )  # fmt: skip
+
+
+_SWITCHED = {"1": True, "true": True, "0": False, "false": False}
+
+
+def _read_flags(given: Mapping[str, str]) -> dict[str, bool]:
+    """Raises UsageError."""
+    for name, value in given.items():
+        if name not in FLAGS:
+            raise UsageError(f"LiteRT has no switch {name} here", where="--option config", hint=", ".join(FLAGS))
+        if value.lower() not in _SWITCHED:
+            raise UsageError(f"{name} is {value}, and a switch", where="--option config", hint="say 1 or 0")
+    return {name: _SWITCHED[value.lower()] for name, value in given.items()}

@@ -7,7 +7,13 @@ from typing import Any
 
 from precision_debug.settings import Setting, value
 
-__all__ = ["SETTINGS", "setting"]
+__all__ = ["FLAGS", "SETTINGS", "setting"]
+
+FLAGS = (
+    "experimental_default_delegate_latest_features", "experimental_disable_delegate_clustering",
+    "experimental_disable_delegate_node_fusion", "experimental_compress_quantization_zero_points",
+)  # fmt: skip
+"""Switches of ai_edge_litert's Interpreter that a user may set; the others are the run mode's."""
 
 SETTINGS = (
     Setting(
@@ -19,6 +25,14 @@ SETTINGS = (
         name="quantised_inputs", kind="choice", default="real", choices=("real", "raw"),
         help="how inputs that the file quantises are fed: as real numbers, which its scale rounds, or as its integers",
         zh="文件中量化的输入如何给出：实数（按其 scale 取整），或其整数本身",
+    ),
+    Setting(
+        name="config", kind="pairs", default={}, target_unless_said=True, modes=("tflite_opt",), metavar="KEY=VALUE,…",
+        native="|".join(FLAGS),
+        help="switches of LiteRT's Interpreter for XNNPACK (1 or 0), each also by its own name:"
+             " --option experimental_disable_delegate_node_fusion=1",
+        zh="LiteRT Interpreter 关于 XNNPACK 的开关（1 或 0），也可逐个用其自身名称给出："
+        "--option experimental_disable_delegate_node_fusion=1",
     ),
     Setting(
         name="keep_fp32", kind="names", default=(), sides=("target",), modes=("tflite_ref", "tflite_opt"),
