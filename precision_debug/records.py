@@ -380,11 +380,14 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A constant that a file holds as integers: ``(integers - zero_point) * scale``, numpy arrays that broadcast."""
+    """A constant that a file holds as integers: ``(integers - zero_point) * scale``, numpy arrays that broadcast.
+
+    made_of: the constants of the file that it comes of, by name, where they are the file's own."""
 
     integers: Any
     scale: Any
     zero_point: Any
+    made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,10 +46,12 @@ def test_an_operator_through_which_a_constant_is_read(exchanged: bool, tmp_path:
 
 
 def test_equal_names_of_constants_rows_are_not_one_operator(tmp_path: Path) -> None:
-    """One module has a row of a table less: what is called select#2 there is of another layer."""
+    """One module has a row of a table less: what is called select#2 there is of another layer. Its product with what
+    the second layer gives is what that module lacks."""
     _, first = first_culprit("second_layer_without_its_scale", tmp_path)
     assert first.evidence.get("name", "") != "index (aten.select select#2)"
-    assert first.cause == "other_arithmetic"
+    told = [first.evidence[key] for key in ("owner", "owner_type", "sole", "seen")]
+    assert told == ["mul#2", "aten.select+aten.mul", "baseline", "blocks.2/view"]
 
 
 @pytest.mark.parametrize(
@@ -133,5 +135,5 @@ def test_what_cancels_before_an_infinite_result_is_told(tmp_path: Path) -> None:
 
 def test_what_is_read_several_times_is_told_once(tmp_path: Path) -> None:
     _, first = first_culprit("program_exported_in_training", tmp_path)
-    assert first.evidence["base"] == "relu"
-    assert first.evidence["target"].endswith("of relu")
+    assert first.evidence["owner_type"].split("+").count("aten.bernoulli_") == 1
+    assert first.evidence["sole"] == "target"

@@ -21,15 +21,11 @@ from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
 from .attributes import find_flattened, find_guilty_attributes, list_other_attributes
 from .exchanged import find_most_left
+from .held_constants import open_stored
 from .introduced import Alone
 from .moved import find_first_difference, find_transposition
-from .operator_facts import (
-    compare_places,
-    find_exchanged_operators,
-    find_longer_stretches,
-    find_operators_alone,
-    list_fixed,
-)  # fmt: skip
+from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches, list_fixed
+from .operator_facts import find_operators_alone as find_alone
 from .operators import MOVE, plain_type
 from .subject import Subject, find_converted_type, list_between, list_made_of
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -72,6 +68,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         mine = held[0] if held else _operator_behind_casts(baseline, meta.name, theirs) if copy else plain
         if mine is None or theirs is None:
             continue
+        mine, theirs = open_stored(mine, theirs)
         # inside a fused region equal names do not tell that the operators are the same; frameworks call them otherwise
         alike = subject.two_frameworks or mine.op_type == theirs.op_type
         if row is not None or (alike and _is_same_place(subject, meta, name, held)):
@@ -106,7 +103,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             difference = _compare_enclosing_operators(baseline, target, mine, theirs) or {**difference, **whole}
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
-    if parts and (alone := find_operators_alone(subject, name)):
+    if parts and (alone := find_alone(subject, name)):
         return alone
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
@@ -152,7 +149,7 @@ def _find_left_out(subject: Subject, case: Case) -> Evidence:
         given = case.given(meta.inputs[0]) if meta.name != case.name and len(meta.inputs) == 1 else None
         plain = given if given is None or given.dtype.kind in "bi" else given.astype(np.float32)
         undone = None if plain is None else case.without_error_of({meta.name: plain})
-        if undone is not None and (left := measure_left_of(case, undone)) <= LEFT:
+        if undone is not None and (left := measure_left_of(case, undone)) <= find_most_left(case):
             told = {"what": say("an_operator"), "name": meta.name, "base": meta.op_type, "target": say("is_missing")}
             return {**told, "left": left}
     return {}

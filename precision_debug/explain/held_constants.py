@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ..protocols import find_stored, holds_integers
-from ..records import Stored
+from ..protocols import find_stored
+from ..records import Operator, Stored
 from .subject import Subject
 
-__all__ = ["dequantise", "find_held_constant", "has_one_scale", "list_stored_constants"]
+__all__ = ["dequantise", "find_held_constant", "has_one_scale", "list_stored_constants", "open_stored"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +33,7 @@ def _read_held(subject: Subject, name: str, weight: str, values: Array) -> tuple
     room = subject.told_by_files.setdefault("held", {})
     if weight not in room:
         stored = find_stored(subject.target, weight) if not subject.two_files else None
-        if subject.quantised_file if subject.two_files else (stored is None and holds_integers(subject.target)):
+        if subject.two_files and subject.quantised_file:
             stored = next((held for key, _, held in list_stored_constants(subject, name) if key == weight), None)
         fits = stored is not None and stored.integers.shape == values.shape
         room[weight] = (dequantise(stored), int(np.size(stored.scale))) if stored is not None and fits else (None, 0)
@@ -57,6 +58,19 @@ def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Ar
             key = next((key for key, held in spare.items() if held.integers.shape == values.shape), "")
             if key and values.dtype.kind == "f":
                 yield weight, values.astype(np.float64), spare.pop(key)
+
+
+def open_stored(mine: Operator, theirs: Operator) -> tuple[Operator, Operator]:
+    """Return two operators with the constants that a weight comes of in its place, where both files hold it as
+    integers: one of these differs, and not the weight."""
+    both = {key for key, held in mine.stored.items() if held.made_of and key in theirs.stored}
+    sides = []
+    for one in (mine, theirs) if both else ():
+        opened: dict[str, Any] = {}
+        for key, value in one.parameters.items():
+            opened |= one.stored[key].made_of if key in both else {key: value}
+        sides.append(dataclasses.replace(one, parameters=opened))
+    return (sides[0], sides[1]) if both else (mine, theirs)
 
 
 def dequantise(held: Stored) -> Array:

@@ -12,6 +12,7 @@ from ..numbers.born import compute_finite_l2
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Operator, TensorMeta
+from .held_constants import open_stored
 from .operators import CANCEL, MOVE, REORDER, SELECT, SUM_UP, TURNS, plain_type
 from .subject import Subject, collect_stretch
 
@@ -323,8 +324,13 @@ def parameters_of(subject: Subject, name: str) -> dict[str, Array]:
 
 def _read(subject: Subject, name: str) -> dict[str, Array]:
     found: dict[str, Array] = {}
+    baseline, target = subject.operators()
     for meta in subject.region_of.get(name, ()):
-        operator = subject.operators()[0].operator(meta.name)
+        operator = baseline.operator(meta.name)
+        if operator is not None and operator.stored and target is not None:
+            row = subject.row_of.get(meta.name)
+            theirs = target.operator(row.target_name if row is not None else meta.name)
+            operator = operator if theirs is None else open_stored(operator, theirs)[0]
         found |= {} if operator is None else {key: np.asarray(value) for key, value in operator.parameters.items()}
     return found
 

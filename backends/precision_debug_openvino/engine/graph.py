@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,14 +56,17 @@ class Value:
             if (held := read_stored(source)) is not None:
                 found[str(source.get_friendly_name())] = dequantise(held)
                 continue
-            made = list_fixed(source)
-            found |= {str(one.get_friendly_name()): one.data for one in made or () if one.get_type_name() == "Constant"}
+            found |= _read_constants(source)
         return found
 
     def stored(self) -> Mapping[str, Stored]:
         """Return those that are held as integers, by the name of what makes numbers of them."""
         sources = [port.get_source_output().get_node() for port in self.op.inputs()]
-        return {str(one.get_friendly_name()): held for one in sources if (held := read_stored(one)) is not None}
+        found = ((one, read_stored(one)) for one in sources)
+        return {
+            str(one.get_friendly_name()): dataclasses.replace(held, made_of=_read_constants(one))
+            for one, held in found if held is not None
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +124,11 @@ def list_fixed(op: Any) -> list[Any] | None:
             found[str(waiting.pop().get_friendly_name())] = one
         waiting += missing
     return [*found.values()]
+
+
+def _read_constants(op: Any) -> dict[str, Any]:
+    """Return the constants of which an operator is made, by name, where it is made of these alone; else {}."""
+    return {str(one.get_friendly_name()): one.data for one in list_fixed(op) or () if one.get_type_name() == "Constant"}
 
 
 def list_bodies(op: Any) -> Sequence[Any]:
