@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted.eleventh_onnx import Blind
-from planted.unseen import BATCHES, cases, command
+from planted.unseen import BATCHES, cases, command, list_named
 
 
 def _right(case: Blind) -> set[int]:
@@ -33,6 +33,7 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
     extra = [] if many else ["--save_outputs", str(folder / "outputs.json")]
     status, printed = command(case, folder, ["r.json"], extra)
     (folder / "printed.txt").write_text(printed)
+    printed = printed.replace(case.name, "")  # which is in paths, and tells nothing of what was found
     if not (folder / "r.json").exists():
         right = status in _right(case)
         facts = all(re.search(one, printed, re.IGNORECASE) for one in case.facts) if case.facts else None
@@ -40,10 +41,10 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
         return {**none, "told": printed[-300:]}
     report = json.loads((folder / "r.json").read_text())
     summary = report["summary"]
-    names = [one["name"] for one in summary["culprits"]]
+    allowed = {*case.who, *case.also, *case.extra}
+    names = list_named(summary["culprits"], allowed)
     causes = [one["cause"] for one in summary["culprits"]]
     right: dict[str, Any] = {"status": status in _right(case) or (case.open and summary["verdict"] == "inconclusive")}
-    allowed = {*case.who, *case.also, *case.extra}
     right["who"] = {*names} <= allowed and (names[0] in case.who if names and case.who else not names and not case.who)
     right["who"] |= case.anyone and not names
     right["who"] &= {*case.also} <= {*names}

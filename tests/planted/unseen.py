@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,12 @@ def command(case: Unseen, folder: Path, outputs: Sequence[str], extra: Sequence[
     return done.returncode, done.stdout + done.stderr
 
 
+def list_named(culprits: Sequence[Mapping[str, Any]], labelled: Collection[str]) -> list[str]:
+    """Return who is told: the operator that the sentence is about, where a label has it, or the row that shows it."""
+    owners = (one["evidence"].get("owner", one["name"]) for one in culprits)
+    return [owner if owner in labelled else one["name"] for owner, one in zip(owners, culprits, strict=True)]
+
+
 def judge(case: Unseen) -> Said:
     """One case, in a folder of its own; a case that cannot be judged is wrong."""
     try:
@@ -147,7 +153,7 @@ def _judge(case: Unseen) -> Said:
             return said
         report = json.loads((folder / "r.json").read_text())
         found = report["summary"]["culprits"]
-        names = [one["name"] for one in found]
+        names = list_named(found, {*case.who, *case.also, *case.extra})
         explained = report["explanation"] or {}
         said.text = (
             f"status {status} {report['summary']['verdict']}, {explained.get('state')} {explained.get('reason')}; "
