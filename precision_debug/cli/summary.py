@@ -327,7 +327,7 @@ def describe_row(row: Row, *, counted: bool = True) -> Text:
         reason = explain_reason(row.reason)
         return Text(f"{name}: {reason.en}", f"{name}：{reason.zh}")
     if not comparison.shapes_match:
-        keys = explain_reason(row.reason) if row.reason.code == "map_keys" else same(row.shape_text)
+        keys = explain_reason(row.reason) if as_reason(row.reason).code == "map_keys" else same(row.shape_text)
         return Text(f"{name}: {keys.en}", f"{name}：{keys.zh}")
     if comparison.identical and row.status is Status.PASS:
         return Text(f"{name}: identical", f"{name}：逐位相同")

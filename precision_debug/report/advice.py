@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..numbers.number_types import find_promise, is_narrow
-from ..reasons import Text
+from ..reasons import Text, as_reason
 from ..records import Comparison, Row, Status
 from .model import Report
 from .words import count, format_figure, format_percent, format_sufficient
@@ -27,7 +27,7 @@ def list_advice(row: Row, precision: str) -> tuple[Text, ...]:
     comparison = row.comparison
     if comparison is None:
         return ()
-    if row.reason.code == "map_keys":
+    if as_reason(row.reason).code == "map_keys":
         return ()
     if not comparison.shapes_match:
         return (
