@@ -18,7 +18,7 @@ from ..numbers.told import Token, TokenEffect, TokenEffects
 from ..pairing.align import strip_iteration
 from ..protocols import Workbench, keeps_own
 from ..records import Comparison, Effect, Row
-from .criteria import HALF, SEVERAL
+from .criteria import SEVERAL
 from .introduced import MASK, Alone
 from .packed import list_ruined_before
 from .subject import Subject
@@ -246,20 +246,25 @@ def measure_growth(subject: Subject, alone: Alone, name: str, at: str) -> float 
     return arrives / own if own and arrives is not None else None
 
 
+_SHAKEN = 1 << 16
+"""Numbers of noise, which is used again for what a tensor has more."""
+
+
 def find_noise(subject: Subject, alone: Alone, name: str, at: str) -> Mapping[str, float]:
     """Return what the baseline's own result is worth where an error arrives, as evidence: by how much it moves when
-    half of what a tensor holds is the neighbouring number of its type, which is as much as one rounding; {} where the
-    error there is more than several of these (of which one operator makes as many). Takes two runs of the baseline."""
+    what a tensor holds is off by up to a step of its type, at random, as one rounding has it; {} where the error there
+    is more than several of these (of which one operator makes as many). Takes two runs of the baseline."""
     error = subject.row_of[at].relative_l2 if at in subject.row_of else None
     sinks = [Sink(name=one, squared=0.0, size=0.0) for one in (name, at)]
     plain = _run_with_own(subject, alone, [], [name], sinks) if error else {}
-    value = np.asarray(subject.bench.host(plain[name])) if plain.keys() >= {name, at} else np.empty(0)
-    if value.dtype not in (np.float16, np.float32, np.float64) or not value.size:
+    held = subject.meta_of[name].dtype if name in subject.meta_of else ""
+    if not plain.keys() >= {name, at} or held not in ("float16", "float32", "float64"):
         return {}
-    random = np.random.default_rng(0)
-    ends = random.choice(np.array([-np.inf, np.inf], value.dtype), value.shape)
-    moved = np.where(random.random(value.shape) < HALF, np.nextafter(value, ends), value)
-    (effect,) = carry_given_errors(subject, {name: (value, moved)}, sinks[1:], plain)
+    shake = np.random.default_rng(0).uniform(-1, 1, _SHAKEN).astype(np.float32)
+    moved = subject.bench.shaken(plain[name], shake, float(np.finfo(held).eps), 0, None)
+    if moved is None:
+        return {}
+    (effect,) = carry_given_errors(subject, {name: (plain[name], moved)}, sinks[1:], plain)
     noise = effect.rel_l2
     return {"noise": noise} if noise is not None and error and min(error, 1.0) <= SEVERAL * noise else {}
 

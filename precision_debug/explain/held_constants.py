@@ -42,9 +42,10 @@ def _read_held(subject: Subject, name: str, weight: str, values: Array) -> tuple
 
 
 def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
-    """Yield the baseline's constants of an operator, each with what the target's file holds in its place."""
+    """Yield the baseline's constants of an operator, each with what the target's file holds in its place, where it has
+    a file of its own: grids that a mode makes are told by their ranges."""
     baseline, target = subject.operators()
-    if target is None:
+    if target is None or not subject.two_files:
         return
     for meta in reversed(subject.region_of.get(name, ())):
         mine = baseline.operator(meta.name)
