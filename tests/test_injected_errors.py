@@ -60,6 +60,19 @@ def test_a_device_does_the_same() -> None:
     assert bench.with_error(*(torch.zeros(0, 2) for _ in range(3))).shape == (0, 2)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_each_draw_is_one_of_its_own_on_a_device() -> None:
+    """What was drawn is kept there, and was used for later draws too: four of them were one."""
+    import torch
+    from precision_debug_torch.workbench import TorchWorkbench
+
+    bench, value = TorchWorkbench(), torch.linspace(1, 2, 64)
+    for draw in (0, 1, 0):
+        noise = np.random.default_rng(draw).uniform(-1, 1, 64).astype(np.float32)
+        there = bench.shaken(value, noise, 0.01, 5, None).numpy()
+        assert np.allclose(there, HostWorkbench().shaken(value.numpy(), noise, 0.01, 5, None), rtol=1e-6, atol=0)
+
+
 def test_a_root_of_squares_gets_no_nan_of_the_squares_rounding(tmp_path: Path) -> None:
     """A spectrum's magnitude has bins of next to nothing (silero's VAD): before, an error beyond the square made the
     root NaN, and the square was named at 100 % in place of everybody's rounding."""
