@@ -214,7 +214,7 @@ def test_a_timing_cache_makes_a_build_repeatable(tmp_path: Path) -> None:
 
 def test_constraints_are_told_layer_by_layer(tmp_path: Path) -> None:
     seen = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, layer_precisions={"fc": "float32", "conv2": "float32"},
-                precision_constraints="obey")  # fmt: skip
+                precision_constraints="obey", tf32=False)  # fmt: skip
     assert seen.tensors["conv2_out"].extra["Asked Precision"] == "FP32"
     assert seen.tensors["conv2_out"].extra["Obeyed"] == "yes", seen.notes
     assert holds_approved(seen.notes)
