@@ -213,22 +213,22 @@ def _list_exchanged_numbers(
     case: Case, region: Sequence[tuple[TensorMeta, Operator]], held: Mapping[str, Any]
 ) -> Iterator[_Trial]:
     """Yield the same of single numbers: constants that the region reads, and what it computes inside."""
-    numbers = {key: value for _, one in region for key, value in _list_numbers(one)}
+    read = parameters_of(case.subject, case.name)
+    arrays = {key: read[key] for _, one in region for key, _ in _list_numbers(one) if key in read}
     inner = [meta.name for meta, _ in region if meta.name != case.name]
-    made = {key: value.item() for key, value in run_with(case, {}, *inner).items()
-            if key in inner and value.size == 1 and value.dtype.kind in "fiu"} if inner else {}  # fmt: skip
-    for key, value in (*numbers.items(), *made.items()):
+    made = run_with(case, {}, *inner) if inner else {}
+    arrays |= {key: one for key, one in made.items() if key in inner and one.size == 1 and one.dtype.kind in "fiu"}
+    for key, array in arrays.items():
+        value = array.item()
         for other, number in held.items():
             if _is_number(number) and isinstance(number, float) == isinstance(value, float) and number != value:
                 told = {"what": say("a_constant"), "name": say("read_as", name=key, other=other)}
                 told |= {"base": shorten_floats(value), "target": shorten_floats(number)}
-                yield told, functools.partial(_measure_left_with, case, key, number)
+                yield told, functools.partial(_measure_left_with, case, key, np.full_like(array, number))
 
 
-def _measure_left_with(case: Case, name: str, number: float) -> float | None:
-    held = parameters_of(case.subject, case.name).get(name)
-    held = run_with(case, {}, name).get(name) if held is None else held
-    undone = None if held is None else case.without_error_of({name: np.full_like(held, number)})
+def _measure_left_with(case: Case, name: str, other: np.ndarray[Any, Any]) -> float | None:
+    undone = case.without_error_of({name: other})
     return None if undone is None else measure_left_of(case, undone)
 
 

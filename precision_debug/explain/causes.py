@@ -216,8 +216,8 @@ def _cause_in_few_bits(case: Case) -> Told | None:
         off = measure_norm(t, b) / (measure_norm(b) or 1.0)
         proven = case.proven("few_bits", {"weight": key, "off": off})
         if proven is not None and "left" in proven:
-            shared = find_shared_scale(case)
-            return find_stored_cause(case) or (("outlier_channel", shared) if shared else ("few_bits", proven))
+            told = find_stored_cause(case) or ("outlier_channel", find_shared_scale(case))
+            return told if told[1] else ("few_bits", proven)
     return None
 
 

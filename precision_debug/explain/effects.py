@@ -25,12 +25,14 @@ from .subject import Subject
 from .work import Work
 
 __all__ = [
+    "NOISE",
     "NOTHING_CARRIED",
     "Carried",
     "Sink",
     "carry_errors",
     "carry_errors_together",
     "carry_given_errors",
+    "find_noise",
     "list_sinks",
     "measure_error_at",
     "measure_error_without",
@@ -246,8 +248,8 @@ def measure_growth(subject: Subject, alone: Alone, name: str, at: str) -> float 
     return arrives / own if own and arrives is not None else None
 
 
-_SHAKEN = 1 << 16
-"""Numbers of noise, which is used again for what a tensor has more."""
+NOISE = 1 << 16
+"""Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
 
 
 def find_noise(subject: Subject, alone: Alone, name: str, at: str) -> Mapping[str, float]:
@@ -260,7 +262,7 @@ def find_noise(subject: Subject, alone: Alone, name: str, at: str) -> Mapping[st
     held = subject.meta_of[name].dtype if name in subject.meta_of else ""
     if not plain.keys() >= {name, at} or held not in ("float16", "float32", "float64"):
         return {}
-    shake = np.random.default_rng(0).uniform(-1, 1, _SHAKEN).astype(np.float32)
+    shake = np.random.default_rng(0).uniform(-1, 1, NOISE).astype(np.float32)
     moved = subject.bench.shaken(plain[name], shake, float(np.finfo(held).eps), 0, None)
     if moved is None:
         return {}

@@ -12,7 +12,7 @@ import numpy as np
 from ..numbers.number_types import QUANTISED
 from ..protocols import Workbench, keeps_own
 from ..records import Row
-from .effects import Sink, measure_error_at
+from .effects import NOISE, Sink, measure_error_at
 from .operators import MOVE, SELECT, SUM_UP, find_shape_makers, plain_type
 from .subject import Subject
 from .units import INTEGERS, NARROW, unit_of
@@ -22,9 +22,6 @@ __all__ = ["predict_errors", "run_shaken"]
 
 _FEW_DRAWS = 4
 """Runs whose mean square is told where one element decides."""
-
-_NOISE = 1 << 16
-"""Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
 
 
 def predict_errors(
@@ -115,7 +112,7 @@ def _make_shaker(
     also: Collection[str] = (),
 ) -> Callable[[str, str, Any], Any]:  # fmt: skip
     """Return what puts a tensor off by up to its unit of rounding. chosen: also what is only chosen among numbers."""
-    noise = np.random.default_rng(draw).uniform(-times, times, _NOISE).astype(np.float32)
+    noise = np.random.default_rng(draw).uniform(-times, times, NOISE).astype(np.float32)
     fused, left = _list_fused(subject), find_shape_makers(subject.tensors, subject.row_of)
     alike = _cast_alike(subject)
 
@@ -124,7 +121,7 @@ def _make_shaker(
         new = None
         if row is None and (name in fused or name in also):
             unit = _ACCUMULATED if name in fused else subject.typical_unit
-            new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, None)
+            new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % NOISE, None)
         if row is not None and row.comparison is not None and name in alike:
             new = _put_one_step_off(bench, value, alike[name], draw)
         elif row is not None and row.comparison is not None and name not in left:
@@ -132,7 +129,7 @@ def _make_shaker(
             if unit > 0 and not _is_exact(subject, row, value, unit):
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
                 # turned for each: tensors of one shape that were off alike would add up, as rounding does not
-                new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, step)
+                new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % NOISE, step)
         return new
 
     return shake

@@ -23,9 +23,15 @@ from .attributes import find_flattened, find_guilty_attributes, list_other_attri
 from .exchanged import find_most_left
 from .held_constants import open_stored
 from .introduced import Alone
-from .moved import find_first_difference, find_transposition
-from .operator_facts import compare_places, find_exchanged_operators, find_longer_stretches, list_fixed
-from .operator_facts import find_operators_alone as find_alone
+from .moved import find_first_difference, find_read_instead, find_transposition
+from .operator_facts import (
+    OWNER,
+    compare_places,
+    find_exchanged_operators,
+    find_longer_stretches,
+    find_operators_alone,
+    list_fixed,
+)
 from .operators import MOVE, plain_type
 from .subject import Subject, find_converted_type, list_between, list_made_of
 from .undo import LEFT, Case, measure_left_of, measure_left_when
@@ -95,15 +101,15 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             )
             if difference and say("is_missing") in (difference["base"], difference["target"]):
                 folded = _find_folded_operators(subject, name, difference, theirs)
-                difference = folded or _find_read_instead(difference, mine, theirs, meta.name, case) or difference
+                difference = folded or find_read_instead(difference, mine, theirs, meta.name, case) or difference
         if difference and difference["what"] == say("an_operator"):  # whose bodies they are in tells why
             told = find_exchanged_operators(subject, name) if difference["name"] == name and not folded else {}
             whole = {"base": told["ours"], "target": told["theirs"]} if "ours" in told else {}
-            whole |= {key: told[key] for key in ("owner", "owner_type", "sole", "seen") if key in told}
+            whole |= {key: told[key] for key in OWNER if key in told}
             difference = _compare_enclosing_operators(baseline, target, mine, theirs) or {**difference, **whole}
         if difference:
             return difference if meta.name == name else _add_inner_operator(difference, meta)
-    if parts and (alone := find_alone(subject, name)):
+    if parts and (alone := find_operators_alone(subject, name)):
         return alone
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
@@ -124,23 +130,6 @@ def _find_folded_operators(subject: Subject, name: str, difference: Evidence, th
         return {}
     base, held = find_longer_stretches(subject, name) or ("+".join(meta.op_type for meta in region), theirs.op_type)
     return {"what": say("an_operator"), "name": name, "base": base, "target": held}
-
-
-def _find_read_instead(
-    difference: Evidence, mine: Operator, theirs: Operator, name: str, case: Case | None
-) -> Evidence:
-    """Return the tensor that one side's operator reads in the place of a constant that the other's alone has, with what
-    is left where the baseline's reads the constant, too; {} where none is, or that does not make the error."""
-    key, ahead = str(difference["name"]), difference["base"] == say("is_missing")
-    has, reads = (theirs, mine) if ahead else (mine, theirs)
-    other = dict(zip(has.inputs, reads.inputs, strict=True)).get(key) if len(has.inputs) == len(reads.inputs) else None
-    if difference["what"] != say("a_constant") or not other or other not in reads.reads:
-        return {}
-    sides = (other, say("constant_named", name=key)) if ahead else (say("constant_named", name=key), other)
-    told = {"what": say("an_input"), "name": name, "base": sides[0], "target": sides[1]}
-    undone = case.without_error_of({other: np.asarray(has.parameters[key])}) if case is not None and ahead else None
-    left = None if case is None or undone is None else measure_left_of(case, undone)
-    return told if left is None else {**told, "left": left} if left <= LEFT else {}
 
 
 def _find_left_out(subject: Subject, case: Case) -> Evidence:

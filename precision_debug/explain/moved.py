@@ -22,8 +22,11 @@ from ..pairing.reordered import iterate_blocks as iterate_runs
 from ..reasons import say
 from ..records import Culprit, Explanation, Operator
 from .subject import Subject
+from .undo import LEFT, Case, measure_left_of
 
-__all__ = ["find_first_difference", "find_transposition", "pair_parameters", "with_moved_constants"]
+__all__ = [
+    "find_first_difference", "find_read_instead", "find_transposition", "pair_parameters", "with_moved_constants",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -93,7 +96,24 @@ def _count_apart(b: Array, t: Array) -> tuple[int, int, int]:
             place = first + int(np.argmax(apart))
         coarse += int(np.count_nonzero(apart))
         fine += int(np.count_nonzero(~np.isclose(theirs, ours, rtol=step, atol=step * largest / 4, equal_nan=True)))
-    return (coarse if held or not coarse else max(coarse, fine)), every, place
+    return (coarse if held or not coarse else fine), every, place  # what is beyond the wider bound is beyond both
+
+
+def find_read_instead(
+    difference: Evidence, mine: Operator, theirs: Operator, name: str, case: Case | None
+) -> Evidence:
+    """Return the tensor that one side's operator reads in the place of a constant that the other's alone has, with what
+    is left where the baseline's reads the constant, too; {} where none is, or that does not make the error."""
+    key, ahead = str(difference["name"]), difference["base"] == say("is_missing")
+    has, reads = (theirs, mine) if ahead else (mine, theirs)
+    other = dict(zip(has.inputs, reads.inputs, strict=True)).get(key) if len(has.inputs) == len(reads.inputs) else None
+    if difference["what"] != say("a_constant") or not other or other not in reads.reads:
+        return {}
+    sides = (other, say("constant_named", name=key)) if ahead else (say("constant_named", name=key), other)
+    told = {"what": say("an_input"), "name": name, "base": sides[0], "target": sides[1]}
+    undone = case.without_error_of({other: np.asarray(has.parameters[key])}) if case is not None and ahead else None
+    left = None if case is None or undone is None else measure_left_of(case, undone)
+    return told if left is None else {**told, "left": left} if left <= LEFT else {}
 
 
 def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanation:

@@ -17,6 +17,7 @@ from .operators import CANCEL, MOVE, REORDER, SELECT, SUM_UP, TURNS, plain_type
 from .subject import Subject, collect_stretch
 
 __all__ = [
+    "OWNER",
     "WIDE",
     "compare_places",
     "constants_of",
@@ -99,6 +100,10 @@ _FEW_TYPES = 3
 """Operators of a region that are named together."""
 
 
+OWNER = ("owner", "owner_type", "sole", "seen")
+"""Keys of the evidence that names the operator whose error it is, where another's result shows it."""
+
+
 def find_exchanged_operators(subject: Subject, name: str) -> dict[str, Any]:
     """Return the types of the operators that two files' stretches between the same compared tensors do not share, in
     execution order, without those that both begin or end with; {} where the types are the same, or where an engine
@@ -150,7 +155,7 @@ def find_operators_alone(subject: Subject, name: str) -> dict[str, Any]:
     they make the error, and that one shows it. {} where it does more, or both sides have others."""
     row = subject.row_of.get(name)
     told = find_exchanged_operators(subject, name) if row is not None and plain_type(row.op_type) in MOVE else {}
-    whole = {key: value for key, value in told.items() if key in {"owner", "owner_type", "sole", "seen"}}
+    whole = {key: told[key] for key in OWNER if key in told}
     named = {"what": say("an_operator"), "name": name, "base": told.get("ours"), "target": told.get("theirs")}
     return {**named, **whole} if "sole" in told else {}
 

@@ -153,13 +153,16 @@ def find_not_given(steps: Sequence[StepNumbers]) -> Untrained | None:
 
 def find_restart(steps: Sequence[StepNumbers]) -> Restart | None:
     """Return where a learning rate jumps back towards what it had been: to more than that is a departure."""
-    found = []
-    for place in range(2, len(steps)):
-        now, last, highest = steps[place], steps[place - 1].parameters, _find_highest_rates(steps[:place])
+    found, highest = [], dict[str, float]()
+    for last, now in itertools.pairwise(steps):
+        highest |= {
+            name: max(one.rate, highest.get(name, 0.0)) for name, one in last.parameters.items() if one.rate is not None
+        }
         back = {
             name: (rate, low) for name, one in now.parameters.items()
-            if name in last and (rate := one.rate) is not None and (low := last[name].rate) is not None
-            and 0 <= low * _JUMP <= rate < highest[name] * _JUMP and low * _JUMP <= highest[name] > 0 < rate
+            if name in last.parameters and (rate := one.rate) is not None
+            and (low := last.parameters[name].rate) is not None
+            and 0 <= low * _JUMP <= min(rate, highest[name]) and 0 < rate < highest[name] * _JUMP
         }  # fmt: skip
         if back:
             found.append((now.step, back))
