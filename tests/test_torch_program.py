@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_architectures
 from precision_debug_torch import TorchBackend
 from precision_debug_torch.backend import open_model
-from precision_debug_torch.model import example_feeds, from_module
+from precision_debug_torch.model import example_feeds, from_module, read_inputs, read_model
 from torch import nn
 
 import precision_debug
@@ -119,3 +119,33 @@ def test_a_mask_at_the_end_of_float32_is_one_at_the_end_of_the_type(mode: str, t
     report = precision_debug.compare(path, run_mode=mode, inputs={"x": x.numpy()})
     assert report.exit_status == 0
     assert all(row.status is Status.PASS for row in report.outputs)
+
+
+class Looked(nn.Module):
+    """Numbers, places in a table, and a factor by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.table = nn.Linear(8, 4), nn.Embedding(5, 8)
+
+    def forward(self, x: Any, places: Any, steep: bool = False, *, factor: Any = None) -> Any:
+        return torch.softmax(self.linear(x + self.table(places)) * factor * (3 if steep else 1), -1)
+
+
+def test_a_program_without_example_inputs_is_fed_what_it_was_exported_for(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    arguments = (torch.randn(3, 8), torch.tensor([1, 2, 3]), True)
+    shapes = {"x": {0: batch}, "places": {0: batch}, "steep": None, "factor": None}
+    program = torch.export.export(Looked(), arguments, {"factor": torch.tensor([2.0])}, dynamic_shapes=shapes)
+    program._example_inputs = None
+    path = tmp_path / "m.pt2"
+    torch.export.save(program, path)
+
+    report = precision_debug.compare(str(path), run_mode="torch_bf16", device="cpu")
+
+    assert report.verdict in ("within tolerance", "as expected")
+    taken = read_inputs(read_model(ModelFiles(model_file=str(path))))
+    assert {one.name: (one.dtype, one.shape and one.shape[1:], one.limit) for one in taken} == {
+        "x": ("float32", (8,), None), "places": ("int64", (), 5), "factor": ("float32", (), None),
+    }  # fmt: skip

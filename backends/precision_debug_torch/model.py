@@ -54,6 +54,8 @@ class Model:
     loaded: of a folder: loads it anew in a torch type, as it is deployed in.
     ranks: of a recorded step of several ranks, what each starts with; its arguments are named after it, "rank1/x".
     taken: what engine.input_types found, for both sides.
+    limits: rows of the table that an input's whole numbers look up, by its name.
+    stand_in: the arguments are zeros in place of examples that the file does not hold.
     """
 
     module: Any
@@ -72,6 +74,8 @@ class Model:
     optimiser: Any = None
     ranks: Mapping[int, RankStart] = field(default_factory=dict)
     taken: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    stand_in: bool = False
 
 
 def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
@@ -139,6 +143,7 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
             shape=model.dynamic.get(name) or tuple((pack_parts(tensor) if tensor.is_nested else tensor).shape),
             example=model.kind == "eager" and not tensor.is_nested,
             rounds=True,
+            limit=model.limits.get(name),
         )
         for argument, value in model.arguments.items()
         for name, tensor in iterate_leaves(value, argument)
@@ -147,6 +152,8 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
 
 def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     """Return the example inputs as feeds; {} where the model has none."""
+    if model.stand_in:
+        return {}
     return {
         name: np.array(as_array(tensor, name=name))
         for argument, value in model.arguments.items()
@@ -206,10 +213,11 @@ def _import_transformers() -> bool:
 def _from_program(path: str) -> Model:
     import torch
 
-    from .engine.program import without_records
+    from .engine.program import count_rows, stand_ins, without_records
 
     program = load_program(path)
-    args, kwargs = program.example_inputs or ((), {})
+    saved, limits = program.example_inputs, count_rows(program)
+    args, kwargs = saved or stand_ins(program)
     with _silence_torch():
         try:
             module: Any = torch.export.unflatten(program)
@@ -223,7 +231,7 @@ def _from_program(path: str) -> Model:
     dynamic = _dynamic_shapes(program, arguments)
     return Model(
         module=module, path=path, kind="exported", arguments=arguments, order=order, required=tuple(arguments),
-        dynamic=dynamic,
+        dynamic=dynamic, limits=limits, stand_in=saved is None,
     )  # fmt: skip
 
 
@@ -234,10 +242,8 @@ def _try_to_copy(module: Any) -> None:
 
 
 def _program_arguments(program: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    import torch
-
     user = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-    flat = len(user) == len(args) + len(kwargs) and all(isinstance(value, torch.Tensor) for value in args)
+    flat = len(user) == len(args) + len(kwargs) and not any(isinstance(one, (tuple, list, dict)) for one in args)
     names = user[: len(args)] if flat else [f"args_{place}" for place in range(len(args))]
     return {**dict(zip(names, args, strict=True)), **kwargs}, tuple(names)
 

@@ -486,7 +486,8 @@ def translate_error(
             f"it was fed {fed or 'nothing'}, and forward takes {names}: give --inputs FILE.npz with arrays of such "
             f"names, or return (module, example_inputs) from the factory; {hint}"
         )
-    return BackendError(f"{type(error).__name__}: {error}", where=where, hint=hint)
+    what, _, _ = str(error).partition("\n\nWhile executing")  # torch.fx adds the node, and calls of its own files
+    return BackendError(f"{type(error).__name__}: {what}", where=where, hint=hint)
 
 
 def make_unseen_write_error(model: Model, name: str) -> BackendError:

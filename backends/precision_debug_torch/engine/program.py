@@ -1,4 +1,5 @@
-"""An exported program in another floating type: ``module.half()`` for a graph whose types were written down."""
+"""An exported program in another floating type: ``module.half()`` for a graph whose types were written down; and what
+it takes, where it was saved without example inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["cast_program", "without_records"]
+__all__ = ["cast_program", "count_rows", "stand_ins", "without_records"]
 
 
 def without_records(module: Any) -> None:
@@ -53,3 +54,40 @@ def cast_program(module: Any, dtype: torch.dtype) -> int:
         if isinstance(graph, torch.fx.Graph) and hasattr(part, "recompile"):
             part.recompile()
     return changed
+
+
+def stand_ins(program: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments and keyword arguments of a program that was saved without its example inputs: zeros of the types
+    and sizes that it was exported for, the smallest size where one is left open."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
+
+    def make(argument: Any) -> Any:
+        value = values.get(argument.name)
+        if not isinstance(value, torch.Tensor):
+            return getattr(argument, "value", value)  # a number, a text or None, which the export has fixed
+        sizes = [dim if isinstance(dim, int) else int(getattr(ranges.get(str(dim)), "lower", 1)) for dim in value.shape]
+        return torch.zeros(sizes, dtype=value.dtype)
+
+    args, kwargs = torch.utils._pytree.tree_unflatten(
+        [make(argument) for argument in _user_inputs(program)], program.call_spec.in_spec
+    )
+    return args, kwargs
+
+
+def count_rows(program: Any) -> dict[str, int]:
+    """Return how many rows the table has that an input looks up by number, by the input's name in the program."""
+    inputs = {argument.name for argument in _user_inputs(program)}
+    rows: dict[str, int] = {}
+    for node in program.graph.nodes:
+        if node.target is not torch.ops.aten.embedding.default:
+            continue
+        table, places = node.args[:2]
+        value = table.meta.get("val")
+        if places.name in inputs and value is not None:
+            rows[places.name] = min(int(value.shape[0]), rows.get(places.name, int(value.shape[0])))
+    return rows
+
+
+def _user_inputs(program: Any) -> list[Any]:
+    return [spec.arg for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
