@@ -5,7 +5,7 @@ are the exit status, the first culprit, its cause, whoever else is accused, whet
 kept in FP32 as the report says, repair the output, and whether sentence, HTML, workbook and JSON tell the same.
 ``BATCH``: first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, thirteenth,
 fourteenth, fifteenth, sixteenth, seventeenth, eighteenth, nineteenth, twentieth, twentyfirst, twentysecond,
-twentythird, where, again, or all.
+twentythird, twentyfourth, where, again, or all.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ BATCHES = {
     "twentyfirst": ("twentyfirst_onnx", "twentyfirst_narrow", "twentyfirst_others", "twentyfirst_torch"),
     "twentysecond": ("twentysecond_onnx", "twentysecond_narrow", "twentysecond_others", "twentysecond_torch"),
     "twentythird": ("twentythird_onnx", "twentythird_others", "twentythird_torch"),
+    "twentyfourth": ("twentyfourth_onnx", "twentyfourth_others", "twentyfourth_torch"),
 }
 
 
