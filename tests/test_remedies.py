@@ -111,10 +111,8 @@ def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() 
     first = with_remedy(kept("mended", 0.01), (remedy, False))
     assert first is not None
     assert (first.unit, [one.unit for one in first.beside]) == (ENGINE_OPTION, ["operator"])
-    for own, other, keeps in (
-        (kept("mended", 0.01), lessens, False), (kept("mended", 0.01), remedy, True),
-        (kept("lessened", 0.2), lessens, False),
-    ):  # fmt: skip
+    nearly = dataclasses.replace(lessens, after=0.22)
+    for own, other, keeps in ((kept("mended", 0.01), remedy, True), (kept("lessened", 0.2), nearly, False)):
         found = with_remedy(own, (other, keeps))
         assert found is not None
         assert (found.unit, found.beside) == ("operator", (other,))
@@ -127,6 +125,20 @@ def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() 
     assert with_remedy(kept("none", 0.9), None).state == "none"
     refuted = kept("lessened", 0.4, in_vain=TradePoint(what="curve", kept=1, error=1.0, passes=False))
     assert with_remedy(refuted, (remedy, False)).unit == "operator"
+
+
+def test_what_leaves_much_more_or_gives_up_most_is_not_told_beside_what_mends() -> None:
+    """As seen of float8: beside an option that leaves 0.026, seventeen operators to keep that leave 1.024."""
+    remedy = dataclasses.replace(kept("mended", 0.026, 6), unit=ENGINE_OPTION)
+    several = dataclasses.replace(kept("lessened", 0.4), keys=tuple("abc"))
+    most = dataclasses.replace(kept("mended", 0.02), keys=tuple("abcdefg"))
+    worse, cheaper = (dataclasses.replace(remedy, state="lessened", after=left) for left in (0.3, 0.03))
+    for own, other, told in (
+        (several, remedy, ()), (most, remedy, ()), (kept("mended", 0.01), worse, ()), (most, cheaper, (cheaper,)),
+    ):  # fmt: skip
+        found = with_remedy(own, (other, False))
+        assert found is not None
+        assert found.beside == told
 
 
 def packing(folder: Path) -> list[dict[str, Any]]:

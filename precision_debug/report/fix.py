@@ -13,7 +13,7 @@ from ..explain.criteria import HALF
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
 from ..search.fix import ENGINE_OPTION, UNCOMPILED, Artefact, Fix, KeptUnit, ToKeep, TradePoint
-from ..search.offer import gives_up_most
+from ..search.offer import error_to_halve, gives_up_most
 from .model import Report
 from .sections import Cell, Section, label_and_value, plain_cell
 from .words import count, explain_reason, fill_text, format_duration, format_percent, join_texts
@@ -229,11 +229,15 @@ def _describe_nothing_found(kept: ToKeep) -> Text:
     if kept.metric and kept.others:
         en, zh = "on each of {every} inputs {what}", " {every} 组输入上{what}"
         what = fill_text(en, zh, every=kept.others + 1, what=what)
+    half = HALF * error_to_halve(math.inf if kept.before is None else kept.before, kept.metric)
+    goal = Text("halves {what} of {before}", "把{what} {before} 降到一半以下")
+    if kept.before is None or half < HALF * kept.before:  # of what is off by more than the output itself
+        goal = Text("brings {what} of {before} below {half}", "把{what} {before} 降到 {half} 以下")
     parts = [_word(
-        kept, "No fix was found: {runs} {runs:set|sets} {runs:was|were} kept in FP32 and run, and none halves {what} of"
-        " {before} while the rest stays in low precision",
-        "未找到修复：试运行了 {runs} 个保留 FP32 的集合，没有一个能把{what} {before} 降到一半以下且其余部分仍为低精度",
-        what=what,
+        kept, f"No fix was found: {{runs}} {{runs:set|sets}} {{runs:was|were}} kept in FP32 and run, and none {goal.en}"
+        " while the rest stays in low precision",
+        f"未找到修复：试运行了 {{runs}} 个保留 FP32 的集合，没有一个能{goal.zh}且其余部分仍为低精度",
+        what=what, half=half,
     )]  # fmt: skip
     expected = [_expected_point(kept, point) for point in kept.trade]
     if kept.trade:
@@ -249,7 +253,6 @@ def _describe_nothing_found(kept: ToKeep) -> Text:
         if kept.whole_still is not None and kept.whole_still.low:
             en = ", although {low} still {run} in {precision}"
             parts.append(_word_low(kept.whole_still, en, "，但仍有 {low} 个算子以 {precision} 运行"))
-    half = HALF * (math.inf if kept.before is None else kept.before)
     if any(point.error is not None and point.error <= half for point in kept.trade):
         parts.append(_describe_low_before(kept.was))
     elif kept.each and kept.whole is not None and kept.whole <= half and not any(one.en for one in expected):

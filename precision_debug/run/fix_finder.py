@@ -334,7 +334,8 @@ class FixFinder:
             trade=self._trade(len(kept)) if self.oracle.asked[kept].gives_up else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
-        again_so = (one for one in list_beside(self.oracle.asked, kept, _OTHERWISE) if beside and self._again_so(one))
+        likely = list_beside(self.oracle.asked, kept, _OTHERWISE, self.oracle.count, self.rule.allowed)
+        again_so = (one for one in likely if beside and self._again_so(one))
         found = replace(found, beside=tuple(self._to_keep(one, beside=False) for one in itertools.islice(again_so, 1)))
         strict = self.rule.strict
         if self.pasted is not None and is_open(found, strict=strict, of_one=self.of_one, of_many=self.of_many):

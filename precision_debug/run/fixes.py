@@ -23,7 +23,7 @@ from ..reasons import Reason, as_reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, KeptAlone, ModelFiles, Overlap, RunSpec
 from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, SearchRequest, ToKeep, TradePoint
-from ..search.offer import FixRule, gives_up_most
+from ..search.offer import FixRule, gives_up_most, is_told_beside
 from ..search.ranking import rank_groups
 from .answers import labels_by_sample
 from .criterion import Criterion, Sample
@@ -535,7 +535,7 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
 
     What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error; of two
     that keep, the set, unless it gives up most of the low precision and leaves no less. An accusation that a kept set
-    refutes stands with that set.
+    refutes stands with that set. The other is told only where it is of use (see ``is_told_beside``).
 
     found: what is pasted, and whether it keeps operators wider."""
     remedy, keeps = found or (None, False)
@@ -550,8 +550,9 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
         better = kept.state != "mended" and (remedy.after or 0.0) < (kept.after or 0.0)
         first = remedy.state == "mended" or better
     if first and kept.in_vain is None:
-        return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
-    return dataclasses.replace(kept, beside=(*kept.beside, remedy))
+        own = dataclasses.replace(kept, beside=())
+        return dataclasses.replace(remedy, beside=(own,) if is_told_beside(own, remedy) else ())
+    return dataclasses.replace(kept, beside=(*kept.beside, *([remedy] if is_told_beside(remedy, kept) else [])))
 
 
 def _is_open(culprit: Culprit, target: Opening) -> bool:

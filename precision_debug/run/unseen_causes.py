@@ -19,7 +19,7 @@ from ..explain.criteria import HALF, SMALLER
 from ..protocols import Feeds, InRegions
 from ..records import Explanation
 from ..search.fix import ToKeep
-from ..search.offer import FixRule
+from ..search.offer import FixRule, error_to_halve
 from ..search.ranking import rank_groups
 from .criterion import Criterion, Sample
 from .fix_finder import FixFinder
@@ -69,7 +69,7 @@ def find_unseen_cause(
         )  # fmt: skip
     after = [] if kept is None else [kept.after, *([] if kept.others_after is None else [kept.others_after])]
     worst = max((math.inf if one is None else one for one in after), default=math.inf)
-    if kept is None or worst > HALF * max(before):
+    if kept is None or worst > HALF * error_to_halve(max(before)):
         return "off_on_others_anyway", {"anew": left}
     return "off_on_others_kept", {"anew": left, "kept": len(kept.keys), "after": worst, "option": kept.option}
 

@@ -2,7 +2,8 @@
 
 It leaves less than half of the error, on every input that it ran on; half at least of what was to stay in the low
 precision still runs in it, or where nothing does so, none but the kept operators left it; and it does so again. The
-numbers are those of ``explain.criteria``. Beyond that the best trade is the set that gives most for what it keeps.
+numbers are those of ``explain.criteria``. Beyond that the best trade is the set that gives most for what it keeps. What
+is told beside what is offered holds, or is the better trade.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..explain.criteria import FEW, FIFTH, HALF, LITTLE, SEVERAL
 from ..protocols import Executed, is_switch
-from .fix import Evaluation, ToKeep
+from .fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep
 
 if TYPE_CHECKING:
     from .units import Units
 
 __all__ = [
     "FixRule", "JudgedSet", "Oracle", "Spent", "choose_best_trade", "did_others_leave", "does_stay_low",
-    "finite_or_none", "gives_up_most", "is_large", "is_steady", "list_beside", "list_unbettered", "runs_low",
+    "error_to_halve", "finite_or_none", "gives_up_most", "is_large", "is_steady", "is_told_beside", "list_beside",
+    "list_unbettered", "runs_low",
 ]  # fmt: skip
 
 _NO_ERROR = 1e-12
@@ -90,7 +92,8 @@ class FixRule:
         On other inputs than the first, what is as expected is enough, whatever it was before."""
         if self.strict and self.asked and found.passes:
             return True
-        most = (HALF * error if at == 0 else max(HALF * error, self.allowed) for at, error in enumerate(self.before))
+        halves = [HALF * error_to_halve(error, self.metric) for error in self.before]
+        most = [half if at == 0 else max(half, self.allowed) for at, half in enumerate(halves)]
         return all(math.isfinite(now) and now <= bound for now, bound in zip(found.sizes, most, strict=False))
 
     def confirms(self, first: float, again: Evaluation) -> bool:
@@ -119,6 +122,12 @@ class FixRule:
             ToKeep(), left, state="none", whole=found.error, whole_still=found.told.executed,
             whole_ran=bool(found.errors), **more,
         )  # fmt: skip
+
+
+def error_to_halve(before: float, metric: str = "") -> float:
+    """Return what less than half of is to be left: the error, and no more than the output itself, which is what an
+    output of nothing but 0 is off by. metric: the user's, whose loss has no such size; "" where there is none."""
+    return before if metric else min(before, 1.0)
 
 
 def is_steady(first: float, again: Evaluation) -> bool:
@@ -204,16 +213,37 @@ def choose_best_trade(
     return min(errors, key=lambda kept: (cost(kept), len(kept), errors[kept]), default=None)
 
 
-def list_beside(asked: Mapping[frozenset[int], JudgedSet], kept: frozenset[int], most: int) -> list[frozenset[int]]:
-    """Return what may be told of beside a set: of one that holds and keeps many, the smallest that halves the error, a
-    fourth of it or less; of one that does not hold, the smallest that does, whatever that gives up. most: of them."""
+def list_beside(
+    asked: Mapping[frozenset[int], JudgedSet], kept: frozenset[int], most: int, of: int, allowed: float
+) -> list[frozenset[int]]:  # fmt: skip
+    """Return what may be told of beside a set: of one that holds and keeps many, the smallest that halves the error and
+    is the better trade, a fourth of it or less; of one that does not hold, the smallest that does, whatever that gives
+    up. most: of them. of, allowed: see ``choose_best_trade``."""
     helping = {one: judged for one, judged in asked.items() if judged.helps}
+
+    def is_better(one: frozenset[int]) -> bool:
+        errors, wide = {each: asked[each].error for each in (kept, one)}, [kept] * asked[kept].gives_up
+        return choose_best_trade(errors, asked[frozenset()].error, of, allowed, wide) == one
+
     if asked[kept].passes:
         few = (one for one in helping if SEVERAL * len(one) <= len(kept))
-        others = [one for one in few if not helping[one].gives_up]
+        others = [one for one in few if not helping[one].gives_up and (helping[one].passes or is_better(one))]
     else:
         others = [one for one in helping if helping[one].passes]
     return sorted(others, key=lambda one: (len(one), helping[one].error))[:most]
+
+
+def is_told_beside(other: ToKeep, first: ToKeep) -> bool:
+    """Return whether something is of use beside what is offered first: it holds, and gives up most of the low precision
+    only where that does, too, or does not hold; or it is the better trade."""
+    pair, of = (first, other), max(1, first.of, other.of)
+    sets = [() if one.unit in (ENGINE_OPTION, UNCOMPILED) else one.keys for one in pair]
+    wide = [kept for kept, one in zip(sets, pair, strict=True) if gives_up_most(one.was, one.still, len(kept), of)]
+    if other.state == "mended":
+        return first.state != "mended" or sets[0] in wide or sets[1] not in wide
+    before, *left = (math.inf if error is None else error for error in (other.before, first.after, other.after))
+    errors = dict(zip(sets, left, strict=True))
+    return choose_best_trade(errors, before, of, other.allowed or 0.0, wide) == sets[1]
 
 
 def list_unbettered(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:

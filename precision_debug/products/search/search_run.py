@@ -223,6 +223,7 @@ class _Search:
         rule = FixRule(
             before=(math.inf,), allowed=self.criterion.allowed if self.criterion.metric is None else 0.0, asked=True,
             was=self.was if trials.mode == self.spec.run_mode else None, alone=self.alone,
+            metric="" if self.criterion.metric is None else self.asked.on,
         )  # fmt: skip
 
         def evaluate(kept: frozenset[int]) -> JudgedSet:
