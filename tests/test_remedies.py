@@ -20,6 +20,7 @@ from precision_debug.codec import decode, encode
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.events import KeepFound
 from precision_debug.protocols import Executed
+from precision_debug.reasons import as_reason
 from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
 from precision_debug.report.sections import make_slice_section
@@ -134,11 +135,41 @@ def test_what_leaves_much_more_or_gives_up_most_is_not_told_beside_what_mends() 
     most = dataclasses.replace(kept("mended", 0.02), keys=tuple("abcdefg"))
     worse, cheaper = (dataclasses.replace(remedy, state="lessened", after=left) for left in (0.3, 0.03))
     for own, other, told in (
-        (several, remedy, ()), (most, remedy, ()), (kept("mended", 0.01), worse, ()), (most, cheaper, (cheaper,)),
+        (several, remedy, ()), (most, remedy, ()), (kept("mended", 0.01), worse, ()), (most, cheaper, (most,)),
     ):  # fmt: skip
         found = with_remedy(own, (other, False))
         assert found is not None
         assert found.beside == told
+    point = TradePoint(what="curve", kept=1, error=1.0, passes=False)
+    found = with_remedy(kept("none", 0.9, in_vain=point), (remedy, False))
+    assert found == dataclasses.replace(remedy, in_vain=point), "it refutes who is named, and the other mends"
+
+
+@pytest.mark.parametrize(("mode", "times", "better"), [
+    ("ort_int8", 6, True), ("ort_int8", 1 / 6, False), ("ov_int8", 6, True), ("ov_int8", 1 / 6, False),
+])  # fmt: skip
+def test_calibrating_on_the_whole_batch_is_tried(tmp_path: Path, mode: str, times: float, better: bool) -> None:
+    """As seen of pulses of lights in OpenVINO's INT8: the first half of the batch calibrates, and leaves 0.1542; all of
+    it leaves 0.0541. times: the second half's numbers are so large."""
+    pytest.importorskip({"ort": "onnxruntime", "ov": "nncf"}[mode.partition("_")[0]], reason="the quantiser")
+    graph = Graph(seed=4)
+    rows = graph.random.normal(size=(8, 32)).astype(np.float32)
+    rows[4:] *= times
+    value = graph.input("x", rows)
+    for layer in "ab":
+        weight = graph.weight(f"w{layer}", graph.random.normal(size=(32, 32)).astype(np.float32) / 5)
+        value = graph.op("Relu", [graph.op("MatMul", [value, weight], f"m{layer}")], f"r{layer}")
+    path = graph.save(tmp_path / "batch.onnx", [value])
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(model, path)
+    report = precision_debug.compare(path, run_mode=mode, inputs=graph.feeds)
+    kept = report.to_keep
+    assert (kept is not None and kept.settings == {"calibration_samples": 1}) == better
+    if better:
+        assert (kept.state, as_reason(kept.caution).code) == ("mended", "calibrated_on_all")
+        again = precision_debug.compare(path, run_mode=mode, inputs=graph.feeds, explain="off", **kept.settings)
+        assert kept.after == pytest.approx(again.outputs[0].relative_l2, rel=1e-6)
 
 
 def packing(folder: Path) -> list[dict[str, Any]]:

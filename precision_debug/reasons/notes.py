@@ -222,6 +222,12 @@ NOTES: Mapping[str, Wording] = {
         " every mode (--calibration_samples).",
         "本次对比中有其他模式用 {count} 个样本校准，所有模式都由另外 {judged} 个样本判断（--calibration_samples）。",
     ),
+    "calibrated_on_all": Wording(
+        "All that is judged calibrates then; a part of it did before, and the rest judged. So the calibration is short"
+        " of inputs: use more, all of them like those in use, and others to judge.",
+        "此时所判断的全部输入都用于校准；此前只有一部分用于校准，其余用于判断。因此缺少的是校准输入：请使用更多与实际"
+        "使用相同的输入，并用其他输入判断。",
+    ),
     "batch_calibrates": Wording(
         "The first half of the batch calibrated the target; all of it judged it.",
         "目标用该批次的前一半校准，用整个批次判断。",

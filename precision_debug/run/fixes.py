@@ -16,14 +16,14 @@ from .. import registry
 from ..errors import PrecisionDebugError, UsageError
 from ..explain import LEFT, Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
 from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE
-from ..feeds import FeedSet
+from ..feeds import CALIBRATE, FeedSet
 from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Executed, Feeds, InRegions, Remedy, Session
 from ..reasons import Reason, as_reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, KeptAlone, ModelFiles, Overlap, RunSpec
 from ..search.fix import ENGINE_OPTION, UNCOMPILED, Evaluation, SearchRequest, ToKeep, TradePoint
-from ..search.offer import FixRule, gives_up_most, is_told_beside
+from ..search.offer import FixRule, gives_up_most, is_better_trade, is_told_beside
 from ..search.ranking import rank_groups
 from .answers import labels_by_sample
 from .criterion import Criterion, Sample
@@ -183,9 +183,9 @@ def try_fix(
         opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
         calibrating, room, patience, timed,
     )  # fmt: skip
-    if isinstance(ran, str) or ran[0].state == "none":
-        return kept
-    return with_remedy(kept, (ran[0], ran[1].keeps or ran[1].wide))
+    if not (isinstance(ran, str) or ran[0].state == "none"):
+        kept = with_remedy(kept, (ran[0], ran[1].keeps or ran[1].wide))
+    return with_remedy(kept, _calibrate_on_all(spec, opening, feed_set, criterion, samples, rule, room, timed))
 
 
 def _try_with_settings(
@@ -530,25 +530,49 @@ def _run_in_turn(
     return rule.told(told(best), ran[best], runs=len(ran), state="none"), named[best], ran[best]
 
 
+def _calibrate_on_all(
+    spec: RunSpec, opening: Opening, feed_set: FeedSet, criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
+    folder: Path, beside: Session | None,
+) -> tuple[ToKeep, bool] | None:  # fmt: skip
+    """Return what all of the inputs calibrate in place of a part of them, where that is a fix: the others are kept to
+    judge on, and what the part does not show is no operator's fault."""
+    count, mode = len(feed_set.feeds), opening.mode
+    if mode is None or not mode.calibrates or not feed_set.has_unseen or count > CALIBRATE:
+        return None
+    typed = f"--calibration_samples {count}"
+    every = feed_set.for_target().feeds[:]
+    ran = _run_in_turn(
+        opening, [Remedy(settings={}, name=typed)], criterion, samples, rule, every, folder, PATIENCE, beside
+    )
+    if isinstance(ran, str) or ran[0].state == "none":
+        return None
+    replaced = () if spec.calibration_samples is None else ("calibration_samples",)
+    settings, caution = {"calibration_samples": count}, say("calibrated_on_all")
+    return dataclasses.replace(ran[0], option=typed, settings=settings, caution=caution, replaced=replaced), False
+
+
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
     """Choose between a kept set and a remedy: return what is offered first, with the other beside it.
 
     What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error; of two
-    that keep, the set, unless it gives up most of the low precision and leaves no less. An accusation that a kept set
-    refutes stands with that set. The other is told only where it is of use (see ``is_told_beside``).
+    that keep, the set, unless it gives up most of the low precision and leaves no less. What keeps nothing also comes
+    before a set that gives up most, where it is the better trade. An accusation that a kept set refutes stands with
+    that set, and is refuted as well beside what mends where no set does. The other is told only where it is of use
+    (see ``is_told_beside``).
 
     found: what is pasted, and whether it keeps operators wider."""
     remedy, keeps = found or (None, False)
     if kept is None or remedy is None:
         return kept if remedy is None else remedy
     if kept.state not in ("mended", "lessened"):
-        return remedy if kept.in_vain is None else kept
+        return dataclasses.replace(remedy, in_vain=kept.in_vain)
     if kept.state == remedy.state == "mended":
         most = gives_up_most(kept.was, kept.still, len(kept.keys), kept.of)
         first = not keeps or (most and (remedy.after or 0.0) <= (kept.after or 0.0))
     else:
         better = kept.state != "mended" and (remedy.after or 0.0) < (kept.after or 0.0)
-        first = remedy.state == "mended" or better
+        most = gives_up_most(kept.was, kept.still, len(kept.keys), kept.of) and not keeps
+        first = remedy.state == "mended" or better or (most and is_better_trade(remedy, kept))
     if first and kept.in_vain is None:
         own = dataclasses.replace(kept, beside=())
         return dataclasses.replace(remedy, beside=(own,) if is_told_beside(own, remedy) else ())

@@ -268,7 +268,7 @@ class ToKeep:
     is out of the tolerance that was given; bound: up to which its outputs are as expected there. in_vain: of all the
     culprits kept, where that did nothing. metric: the user's, what it loses being the error of all these; "" another.
     off: what switches a faulty pass of the engine off, beside which all of this was run; it is part of the option.
-    caution: what to mind where the option goes to another tool than this one.
+    caution: what to mind where the option goes to another tool than this one, or of what it stands for.
     """
 
     option: str = ""

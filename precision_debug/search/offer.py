@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FixRule", "JudgedSet", "Oracle", "Spent", "choose_best_trade", "did_others_leave", "does_stay_low",
-    "error_to_halve", "finite_or_none", "gives_up_most", "is_large", "is_steady", "is_told_beside", "list_beside",
-    "list_unbettered", "runs_low",
+    "error_to_halve", "finite_or_none", "gives_up_most", "is_better_trade", "is_large", "is_steady", "is_told_beside",
+    "list_beside", "list_unbettered", "runs_low",
 ]  # fmt: skip
 
 _NO_ERROR = 1e-12
@@ -236,14 +236,27 @@ def list_beside(
 def is_told_beside(other: ToKeep, first: ToKeep) -> bool:
     """Return whether something is of use beside what is offered first: it holds, and gives up most of the low precision
     only where that does, too, or does not hold; or it is the better trade."""
-    pair, of = (first, other), max(1, first.of, other.of)
-    sets = [() if one.unit in (ENGINE_OPTION, UNCOMPILED) else one.keys for one in pair]
-    wide = [kept for kept, one in zip(sets, pair, strict=True) if gives_up_most(one.was, one.still, len(kept), of)]
     if other.state == "mended":
-        return first.state != "mended" or sets[0] in wide or sets[1] not in wide
+        return first.state != "mended" or _is_wide(first) or not _is_wide(other)
+    return is_better_trade(other, first)
+
+
+def is_better_trade(other: ToKeep, first: ToKeep) -> bool:
+    """Return whether something gives more for what it keeps; see ``choose_best_trade``."""
+    pair, of = (first, other), max(1, first.of, other.of)
     before, *left = (math.inf if error is None else error for error in (other.before, first.after, other.after))
-    errors = dict(zip(sets, left, strict=True))
-    return choose_best_trade(errors, before, of, other.allowed or 0.0, wide) == sets[1]
+    errors = dict(zip(map(_kept_by, pair), left, strict=True))
+    wide = [_kept_by(one) for one in pair if _is_wide(one)]
+    return choose_best_trade(errors, before, of, other.allowed or 0.0, wide) == _kept_by(other)
+
+
+def _kept_by(fix: ToKeep) -> tuple[str, ...]:
+    """Return the operators that a fix keeps: of a setting of the engine none."""
+    return () if fix.unit in (ENGINE_OPTION, UNCOMPILED) else fix.keys
+
+
+def _is_wide(fix: ToKeep) -> bool:
+    return gives_up_most(fix.was, fix.still, len(_kept_by(fix)), max(1, fix.of))
 
 
 def list_unbettered(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:
