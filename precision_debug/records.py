@@ -382,11 +382,13 @@ class Repeated:
 class Stored:
     """A constant that a file holds as integers: ``(integers - zero_point) * scale``, numpy arrays that broadcast.
 
-    made_of: the constants of the file that it comes of, by name, where they are the file's own."""
+    made_of: the constants of the file that it comes of, by name, where they are the file's own. read_on: the scale that
+    its operator reads it on, whatever its own is: of a bias that of input times weight; None: its own."""
 
     integers: Any
     scale: Any
     zero_point: Any
+    read_on: Any = None
     made_of: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -124,3 +124,86 @@ def with_state(flat: Any) -> None:
         op("ADD", [image, last], [total], "AddOptions"),
         op("ASSIGN_VARIABLE", [handle, total], [], "AssignVariableOptions"),
     ]
+
+
+def change_bias(name: str, change: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[[Any], None]:
+    """A bias with other integers, or another scale of its own; change: given both, it returns both."""
+
+    def changed_in(flat: Any) -> None:
+        bias = tensor(flat, name)
+        codes, scale = change(flat.array(bias).copy(), np.asarray(bias.quantization.scale, np.float32))
+        flat.model.buffers[bias.buffer].data = codes.astype(np.int32).view(np.uint8)
+        bias.quantization.scale = scale
+
+    return changed_in
+
+
+def convolve(path: Path, kind: str, whole: bool) -> Path:
+    """A CONV_2D or TRANSPOSE_CONV of ``x`` with a weight ``w`` and a bias ``b``, then TANH, in float or INT8."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    random, model, graph = np.random.default_rng(0), schema.ModelT(), schema.SubGraphT()
+    model.version, model.buffers, model.operatorCodes, model.subgraphs = 3, [schema.BufferT()], [], [graph]
+    graph.tensors, graph.operators, graph.name = [], [], b"main"
+
+    def add(name: str, shape: list[int], held: str, data: Any = None, scale: Any = None) -> int:
+        made = schema.TensorT()
+        made.name, made.shape, made.hasRank, made.buffer = name.encode(), np.array(shape, np.int32), True, 0
+        made.type = getattr(schema.TensorType, held)
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+            model.buffers.append(buffer)
+            made.buffer = len(model.buffers) - 1
+        if scale is not None:
+            made.quantization = schema.QuantizationParametersT()
+            made.quantization.scale = np.atleast_1d(np.asarray(scale, np.float32))
+            made.quantization.zeroPoint = np.zeros(np.size(scale), np.int64)
+        graph.tensors.append(made)
+        return len(graph.tensors) - 1
+
+    def put(op_type: str, reads: list[int], made: int, options: str = "", version: int = 1) -> None:
+        code, op = schema.OperatorCodeT(), schema.OperatorT()
+        code.builtinCode, code.version = getattr(schema.BuiltinOperator, op_type), version
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+        model.operatorCodes.append(code)
+        op.opcodeIndex, op.inputs, op.outputs = len(model.operatorCodes) - 1, np.array(reads, np.int32), [made]
+        if options:
+            op.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+            op.builtinOptions = getattr(schema, f"{options}T")()
+            op.builtinOptions.strideW = op.builtinOptions.strideH = 2 if kind == "TRANSPOSE_CONV" else 1
+            op.builtinOptions.padding = 0
+        graph.operators.append(op)
+
+    w, b = (random.normal(size=shape).astype(np.float32) for shape in ((6, 3, 3, 4), 6))
+    w *= np.float32(0.3)
+    shape = [1, 16, 16, 6] if kind == "TRANSPOSE_CONV" else [1, 8, 8, 6]
+    x = read = add("x", [1, 8, 8, 4], "FLOAT32")
+    if whole:
+        steps = np.abs(w).max((1, 2, 3)) / 127
+        sums, codes = steps * 4 / 127, np.round(w / steps[:, None, None, None]).astype(np.int8)
+        read = add("xq", [1, 8, 8, 4], "INT8", scale=4 / 127)
+        put("QUANTIZE", [x], read)
+        weight = add("w", [*w.shape], "INT8", codes, steps)
+        bias = add("b", [6], "INT32", np.round(b / sums).astype(np.int32), sums)
+        made = add("yq", shape, "INT8", scale=8 / 127)
+    else:
+        weight, bias = add("w", [*w.shape], "FLOAT32", w), add("b", [6], "FLOAT32", b)
+        made = add("y", shape, "FLOAT32")
+    if kind == "TRANSPOSE_CONV":
+        size = add("size", [4], "INT32", np.array(shape, np.int32))
+        put(kind, [size, weight, read, bias], made, "TransposeConvOptions", 3)
+    else:
+        put(kind, [read, weight, bias], made, "Conv2DOptions", 3)
+        graph.operators[-1].builtinOptions.dilationWFactor = graph.operators[-1].builtinOptions.dilationHFactor = 1
+    if whole:
+        shown = add("y", shape, "FLOAT32")
+        put("DEQUANTIZE", [made], shown, version=2)
+        made = shown
+    put("TANH", [made], add("z", shape, "FLOAT32"))
+    graph.inputs, graph.outputs = [x], [len(graph.tensors) - 1]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(bytes(builder.Output()))
+    return path

@@ -42,7 +42,8 @@ class LiteRtSession:
     ) -> None:  # fmt: skip
         self._graph, self._maker, self._inputs, self._file_numbers, self._raw = graph, maker, inputs, file_numbers, raw
         self._real = graph.flat.real_numbers()
-        self.arithmetic = "int8" if graph.in_whole_steps else ""
+        self.holds_integers = graph.in_whole_steps
+        self.arithmetic = "int8" if self.holds_integers else ""
         self._said: dict[Reason, None] = dict.fromkeys(notes)
         self._one_run = OneRun(maker.path)
         self.versions: Mapping[str, str] = dict(versions)

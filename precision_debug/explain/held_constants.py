@@ -10,7 +10,7 @@ import numpy as np
 
 from ..protocols import find_stored
 from ..records import Operator, Stored
-from .subject import Subject
+from .subject import Subject, list_between
 
 __all__ = ["dequantise", "find_held_constant", "has_one_scale", "list_stored_constants", "open_stored"]
 
@@ -43,21 +43,24 @@ def _read_held(subject: Subject, name: str, weight: str, values: Array) -> tuple
 
 def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
     """Yield the baseline's constants of an operator, each with what the target's file holds in its place, where it has
-    a file of its own: grids that a mode makes are told by their ranges."""
+    a file of its own: grids that a mode makes are told by their ranges. Of one file, those that are read on another
+    scale than it has for them."""
     baseline, target = subject.operators()
-    if target is None or not subject.two_files:
+    if target is None:
         return
     for meta in reversed(subject.region_of.get(name, ())):
         mine = baseline.operator(meta.name)
         there = subject.row_of[name].target_name if meta.name == name else meta.name
-        theirs = target.operator(there)
-        if mine is None or theirs is None or not theirs.stored:
+        # behind it, where a file dequantises the result by an operator of its own
+        near = (target.operator(one) for one in (there, *(list_between(subject, there) if meta.name == name else ())))
+        theirs = next((one for one in near if one is not None and one.stored), None)
+        if mine is None or theirs is None:
             continue
         spare = dict(theirs.stored)
         for weight, value in mine.parameters.items():
             values = np.asarray(value)
             key = next((key for key, held in spare.items() if held.integers.shape == values.shape), "")
-            if key and values.dtype.kind == "f":
+            if key and values.dtype.kind == "f" and (subject.two_files or spare[key].read_on is not None):
                 yield weight, values.astype(np.float64), spare.pop(key)
 
 
@@ -75,6 +78,6 @@ def open_stored(mine: Operator, theirs: Operator) -> tuple[Operator, Operator]:
 
 
 def dequantise(held: Stored) -> Array:
-    """Return the numbers that the integers, or floats of 8 bits, stand for."""
+    """Return the numbers that the integers, or floats of 8 bits, stand for where they are read."""
     whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
-    return np.asarray(whole * np.asarray(held.scale, np.float64))
+    return np.asarray(whole * np.asarray(held.scale if held.read_on is None else held.read_on, np.float64))

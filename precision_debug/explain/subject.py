@@ -229,7 +229,7 @@ class Subject:
     def weights_alone(self) -> bool:
         """Whether the target's file is the baseline's graph and quantises nothing but weights, which its operators hold
         for themselves: then whatever else differs is not the quantiser's doing."""
-        kinds = [meta.op_type for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
+        kinds = [meta.op_type for meta in self.targets.values() if QUANTISED.search(meta.op_type) or _shows_codes(meta)]
         same = self.quantised_file and self.two_files and not self.two_frameworks
         return same and all(kind.endswith(QUANTISED_WEIGHT) for kind in kinds)
 

@@ -84,6 +84,12 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "比例错误：其全部结果均为应有值的 {ratio} 倍",
         ),
         instead={
+            "read_on": Wording(
+                "a wrong scale: {count} of {elements} numbers of its bias {weight} are quantised with a scale of"
+                " {scale} and read on {read_on}, its input's times its weight's, {ratio} x",
+                "比例错误：其偏置 {weight} 的 {elements} 个数中有 {count} 个以比例 {scale} 量化，读取时却用 {read_on}"
+                "（输入比例乘权重比例），为其 {ratio} 倍",
+            ),
             "weight": Wording(
                 "a wrong scale: {count} of {elements} numbers of its constant {weight}, from {first} to {last}, are"
                 " {ratio} x what they should be",
@@ -92,6 +98,7 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "ratio": _FIGURE, "weight": _TEXT, "count": _COUNT, "elements": _COUNT, "first": _TEXT, "last": _TEXT,
+            "scale": _FIGURE, "read_on": _FIGURE,
         },
     ),
     "coarse_scale": Cause(

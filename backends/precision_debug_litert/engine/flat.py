@@ -10,16 +10,23 @@ import numpy as np
 
 from precision_debug.errors import ModelError
 from precision_debug.onnx.real_numbers import RealNumbers
+from precision_debug.records import Stored
 
 from ..failures import reading
 from ..naming import dtype_of, tensor_names
 
-__all__ = ["Flat", "scale_of"]
+__all__ = ["WHOLE", "Flat", "scale_of"]
 
 Array = np.ndarray[Any, Any]
 
 _MARK = b"TFL3"
 _PACKED = {"int4": (4, True), "uint4": (4, False), "int2": (2, True)}
+
+WHOLE = frozenset({"int8", "uint8", "int16", *_PACKED})
+"""Types of integers that are multiplied."""
+
+_SUMS = frozenset({"int32", "int64"})
+"""Types in which the products are added up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,19 +109,30 @@ class Flat:
 
     def real(self, tensor: Any) -> Array | None:
         """Return a quantised constant, or one of halves, as float32; None where it is neither or cannot be undone."""
-        stored, scale = self.array(tensor), scale_of(tensor)
-        if stored is not None and stored.dtype.name in {"float16", "bfloat16"}:
-            return stored.astype(np.float32)
-        if stored is None or scale is None:
+        array = self.array(tensor)
+        if array is not None and array.dtype.name in {"float16", "bfloat16"}:
+            return array.astype(np.float32)
+        held = self.held(tensor)
+        if held is None:
+            return None
+        return np.asarray((held.integers.astype(np.float64) - held.zero_point) * held.scale, np.float32)
+
+    def held(self, tensor: Any, read_on: Array | None = None) -> Stored | None:
+        """Return a quantised constant in integers; None where it is none, or is quantised by blocks. read_on: the scale
+        of the sums of its operator, which a bias is read on whatever its own is."""
+        integers, scale = self.array(tensor), scale_of(tensor)
+        if integers is None or scale is None:
             return None
         factor, zero, axis = scale
-        shape = [1] * stored.ndim
+        shape = [1] * integers.ndim
         if axis is not None:
-            if axis >= stored.ndim or factor.size != stored.shape[axis]:
+            if axis >= integers.ndim or factor.size != integers.shape[axis]:
                 return None
             shape[axis] = factor.size
-        wide = stored.astype(np.float64) - zero.reshape(shape if axis is not None else ())
-        return np.asarray(wide * factor.reshape(shape if axis is not None else ()), np.float32)
+        factor, zero = (one.reshape(shape if axis is not None else ()) for one in (factor, zero))
+        added = read_on if integers.dtype.name in _SUMS and read_on is not None else None
+        fits = added is not None and added.size in (1, integers.size) and integers.ndim == 1
+        return Stored(integers=integers, scale=factor, zero_point=zero, read_on=added if fits else None)
 
     def real_numbers(self) -> RealNumbers:
         """Return what the quantised tensors of the main subgraph stand for, by name."""

@@ -10,7 +10,7 @@ from typing import Any
 from precision_debug.records import Operator
 
 from ..naming import dtype_of, operator_type
-from .flat import Flat, scale_of
+from .flat import WHOLE, Flat, scale_of
 
 __all__ = ["BODIES", "READS", "STATES", "Graph", "Value", "holds_state", "read_graph"]
 
@@ -93,7 +93,8 @@ class Graph:
     def operator(self, value: Value) -> Operator:
         """With its options as plain values, and its constants in real numbers."""
         op, tensors = self.flat.main.operators[value.place], self.flat.main.tensors
-        constants, narrowed = {}, {}
+        constants, narrowed, stored = {}, {}, {}
+        read_on = self._find_scale_of_sums(value)
         for index in value.constants:
             tensor = tensors[self._stored_as(index)]
             array = self.flat.real(tensor)
@@ -103,11 +104,23 @@ class Graph:
             name = tensors[index].name.decode()
             if tensor is not tensors[index] and scale_of(tensor) is None:
                 narrowed[name] = dtype_of(tensor.type)
+            if (held := self.flat.held(tensor, read_on)) is not None:
+                stored[name] = held
             constants[name] = array
         return Operator(
             op_type=value.op_type, attributes=_list_plain_options(op.builtinOptions), parameters=constants,
-            narrowed=narrowed,
+            narrowed=narrowed, stored=stored,
         )  # fmt: skip
+
+    def _find_scale_of_sums(self, value: Value) -> Any:
+        """Return the scale of what an operator of integers adds up, that of its input times that of its weight, one or
+        one for each channel; None where it has none."""
+        tensors = self.flat.main.tensors
+        read, held = (
+            [scale for one in several if dtype_of(tensors[one].type) in WHOLE and (scale := scale_of(tensors[one]))]
+            for several in (value.reads, value.constants)
+        )  # fmt: skip
+        return read[0][0] * held[0][0] if len(read) == len(held) == 1 and read[0][2] is None else None
 
     def _stored_as(self, index: int) -> int:
         """Return the constant, in float16 or in integers that have a scale, that one is dequantised from; itself
