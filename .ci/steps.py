@@ -32,7 +32,8 @@ LIMIT_S = 3600  # of one step on idle cores: what hangs is ended, and the others
 FRAMEWORKS = (
     "torch==2.13.0 transformers==4.57.6 paddlepaddle==3.3.1 onnxscript==0.7.2 openvino==2026.4.1 "
     "tensorrt-rtx-cu13-libs==1.7.1.116 tensorrt-rtx-cu13-bindings==1.7.1.116 onnxruntime-qnn==2.7.0 "
-    "ai-edge-litert==2.3.0 xllamacpp==2026.10.11549 gguf==0.19.0 nncf==3.4.0 scikit-learn==1.9.1"
+    "ai-edge-litert==2.3.0 xllamacpp==2026.10.11549 gguf==0.19.0 nncf==3.4.0 scikit-learn==1.9.1 "
+    "torchao==0.18.0 accelerate==1.15.0"
 )
 # One more than there are cores: with the frameworks, tests wait for what they have started for a sixth of their time.
 # Forks of one process, since each of xdist's workers would import every framework and collect every test.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import shlex
@@ -264,7 +265,9 @@ def test_torchaos_filter(tmp_path: Path) -> None:
         tmp_path, IN_TORCH.format(file=str(tmp_path / "net.py")) + torchao_lines(["last.0"])
         + "print([type(model.get_submodule(n).weight).__name__ for n in ('first', 'last.0', 'last.2')])\n",
     )  # fmt: skip
-    assert said.split() == ["['LinearActivationQuantizedTensor',", "'Parameter',", "'LinearActivationQuantizedTensor']"]
+    first, kept, last = ast.literal_eval(said)
+    assert kept == "Parameter"
+    assert first == last != kept  # what torchao calls its own changes from release to release
 
 
 def test_trtexec_and_a_typed_model(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ REASONS = Catalogue("torch", {
         "梯度为 e5m2，每个张量一个缩放；模拟运行：按 float8 舍入，以 float32 相乘",
     ),
     "kept_unconverted": Wording(
-        "{count} {count:module is|modules are} not made float8 and stay in {type}: {names}",
+        "{count} {count:module is|modules are} not made float8 and {count:stays|stay} in {type}: {names}",
         "{count} 个模块不转为 float8，保持 {type}：{names}",
         "Nothing to do: keep_modules asks for it.",
     ),
