@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import re
 import statistics
 import sys
@@ -33,11 +34,22 @@ def plugins(root: Path) -> list[Path]:
     return sorted(path for path in (root / "backends").glob(f"{CORE}_*") if path.is_dir())
 
 
+def parse(path: Path) -> ast.Module:
+    """A file's syntax tree, made without the garbage collector, which took three quarters of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        if collects:
+            gc.enable()
+
+
 @functools.cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """All nodes of a file's syntax tree of the kinds that are looked at here; a file is read once."""
     kinds = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Constant, ast.keyword, ast.Assign)
-    return tuple(node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds))
+    return tuple(node for node in ast.walk(parse(path)) if isinstance(node, kinds))
 
 
 def imports(module: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
@@ -122,7 +134,7 @@ def functions(root: Path) -> list[tuple[int, str]]:
     return [
         ((node.end_lineno or node.lineno) - node.lineno + 1, f"{module}.{node.name}")
         for module, path in sources(root).items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parse(path))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
 
@@ -144,7 +156,7 @@ def docstrings(root: Path) -> int:
     return sum(
         (node.end_lineno or node.lineno) - node.lineno + 1
         for path in sources(root).values()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import house_numbers
 import numpy as np
 import pytest
 from approval import is_approved
@@ -81,7 +82,7 @@ def test_every_cause_that_the_code_names_has_a_record_and_no_place_keeps_a_list_
     for path in sorted((root / "precision_debug").rglob("*.py")):
         if path.name == "causes.py" and path.parent.name == "reasons":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(house_numbers.parse(path)):
             if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
                 named = {one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)}
                 if len(named & CAUSES.keys()) > 1:

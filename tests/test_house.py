@@ -92,7 +92,7 @@ def test_no_framework_is_imported_by_the_core(root: Path) -> None:
     for path in sorted((root / "precision_debug").rglob("*.py")):
         if path.parent == kernels:
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in house_numbers.parse(path).body:
             if isinstance(node, ast.Import):
                 names = {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -108,7 +108,7 @@ def test_the_core_asks_no_engine(root: Path) -> None:
     """Not in functions either: what an engine knows, its backend tells."""
     engines = FRAMEWORKS - {"onnx", "onnxruntime_extensions", "torch", "pandas"}
     for path in sorted((root / "precision_debug").rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        nodes = list(ast.walk(house_numbers.parse(path)))
         names = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {(node.module or "").split(".")[0] for node in nodes
                   if isinstance(node, ast.ImportFrom) and node.level == 0}  # fmt: skip

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,16 +119,29 @@ def test_what_no_product_has_is_refused_in_one_line(monkeypatch: pytest.MonkeyPa
         registry.import_from_door("options", "gen_script")
 
 
-def _tree_without(root: Path, folder: Path, names: tuple[str, ...]) -> Path:
-    """A copy of what is installed, without some products' folders."""
-    products = str(root / PRODUCTS.replace(".", "/"))
-
-    def left_out(at: str, found: list[str]) -> list[str]:
-        return [one for one in found if one == "__pycache__" or (at == products and one in names)]
-
+@pytest.fixture(scope="module")
+def copied(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is installed: one for all tests, since what is imported there is compiled for its path."""
+    folder = tmp_path_factory.mktemp("tree")
     for part in ("precision_debug", "backends"):
-        shutil.copytree(root / part, folder / part, ignore=left_out)
+        shutil.copytree(root / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
+
+
+@pytest.fixture
+def tree_without(copied: Path, tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """The copy, without some products' folders until the test ends."""
+    away: list[tuple[Path, Path]] = []
+
+    def take_out(*names: str) -> Path:
+        for name in names:
+            away.append((copied / PRODUCTS.replace(".", "/") / name, tmp_path / f"away_{name}"))
+            away[-1][0].rename(away[-1][1])
+        return copied
+
+    yield take_out
+    for own, aside in away:
+        aside.rename(own)
 
 
 def _run(tree: Path, *words: str, more: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
@@ -161,9 +174,9 @@ def whole(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 
 @pytest.mark.parametrize("names", [*((name,) for name in NAMES), NAMES], ids="-".join)
 def test_without_a_product_the_main_job_gives_the_same_answer(
-    root: Path, tmp_path: Path, names: tuple[str, ...], whole: dict[str, Any]
+    root: Path, tmp_path: Path, names: tuple[str, ...], whole: dict[str, Any], tree_without: Callable[..., Path]
 ) -> None:
-    tree = _tree_without(root, tmp_path / "tree", names)
+    tree = tree_without(*names)
     assert _main_job(root, tree, tmp_path) == whole
     said = _run(tree, "-m", "precision_debug", "--help").stdout
     for name in names:
@@ -171,8 +184,10 @@ def test_without_a_product_the_main_job_gives_the_same_answer(
             assert f"\n  {verb} " not in said
 
 
-def test_without_any_product_a_backend_passes_the_contract(root: Path, tmp_path: Path) -> None:
-    tree = _tree_without(root, tmp_path / "tree", NAMES)
+def test_without_any_product_a_backend_passes_the_contract(
+    root: Path, tmp_path: Path, tree_without: Callable[..., Path]
+) -> None:
+    tree = tree_without(*NAMES)
     digits = root / "examples" / "digits"
     suite = tmp_path / "test_contract.py"
     suite.write_text(CONTRACT.format(model=str(digits / "digits.onnx"), images=str(digits / "test_images.npz")))
@@ -214,10 +229,12 @@ if sys.argv[2:]:
 """
 
 
-def test_without_the_device_product_torchs_tensors_are_compared_in_the_host(root: Path, tmp_path: Path) -> None:
+def test_without_the_device_product_torchs_tensors_are_compared_in_the_host(
+    root: Path, tmp_path: Path, tree_without: Callable[..., Path]
+) -> None:
     """The same rows, and the report tells it, where the tensors would have been compared on their device."""
     pytest.importorskip("torch", reason="torch is not installed")
-    tree = _tree_without(root, tmp_path / "tree", ("device",))
+    tree = tree_without("device")
     model = f"{root / 'tests' / 'torch_models.py'}:resnet"
     suite, script = tmp_path / "test_contract.py", tmp_path / "compares.py"
     suite.write_text(TORCH_CONTRACT.format(model=model))
@@ -241,11 +258,11 @@ TENSORRT = (
 
 
 def test_without_the_device_product_an_engine_runs_and_both_doctor_and_report_tell_it(
-    root: Path, tmp_path: Path
+    root: Path, tmp_path: Path, tree_without: Callable[..., Path]
 ) -> None:
     """TensorRT runs on the driver's memory, which the core has; a stand-in for its library and for the card."""
     pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
-    tree = _tree_without(root, tmp_path / "tree", ("device",))
+    tree = tree_without("device")
     stand_in = tmp_path / "stand_in"
     stand_in.mkdir()
     (stand_in / "tensorrt.py").write_text(TENSORRT)

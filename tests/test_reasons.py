@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import house_numbers
 import numpy as np
 import pytest
 
@@ -122,10 +123,10 @@ def test_each_code_has_both_languages_and_uses_all_its_arguments_in_both(owner: 
 def _sources(root: Path) -> Iterator[tuple[Path, str, ast.Module]]:
     """Each module, and whose it is."""
     for path in sorted((root / "precision_debug").rglob("*.py")):
-        yield path, "", ast.parse(path.read_text(encoding="utf-8"))
+        yield path, "", house_numbers.parse(path)
     for owner in CATALOGUES:
         for path in sorted((root / "backends" / f"precision_debug_{owner}").rglob("*.py")) if owner else ():
-            yield path, owner, ast.parse(path.read_text(encoding="utf-8"))
+            yield path, owner, house_numbers.parse(path)
 
 
 def _makers(tree: ast.Module, owner: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import house_numbers
 import pytest
 from approval import raises_approved
 from warm import command
@@ -28,7 +29,7 @@ PLUGINS = {backend.name: backend for backend in registry.backends() if backend.n
 def read_in(folder: Path) -> Iterator[tuple[str, str]]:
     """Function and literal name of each ``setting(options, NAME)`` and ``passed(options, NAME)`` in a plugin."""
     for path in folder.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = house_numbers.parse(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 literal = len(node.args) > 1 and isinstance(node.args[1], ast.Constant)
