@@ -447,6 +447,20 @@ class KeptAlone:
         """Whether its error takes away some of the others'."""
         return self.left > self.before
 
+    @property
+    def gone(self) -> float:
+        """Part of the squared error that goes with the operator alone; below 0 where the error grows."""
+        return _part_gone(self.left, self.before)
+
+    @property
+    def gone_with_readers(self) -> float:
+        """The same with what reads it; 0 where that was not run."""
+        return _part_gone(self.before if self.with_readers is None else self.with_readers, self.before)
+
+
+def _part_gone(left: float, before: float) -> float:
+    return 1 - (left / before) ** 2 if before else 0.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
@@ -460,7 +474,7 @@ class Culprit:
     L2 that is left there where all errors but those of the tensors ``left_out`` are put into the baseline's run, and
     with_all with those too; None: not measured. repaired: what is left there when its own error alone is left out, and
     others_repaired when those of all others are: each as a replay gave it, neither scaled nor capped. kept_alone: what
-    the target itself leaves with it in higher precision; None: not run. amplifier: the
+    the target itself leaves with it in higher precision, from which ``share`` comes then; None: not run. amplifier: the
     tensor whose operator made ordinary rounding large, "" where the introduced error is large by itself. fails_first:
     the first tensor out of bounds because of it. keep: what to keep in higher precision, this one among them. inside:
     of a stretch between tensors that both sides show, what its operators make, this one last; inner: the one whose

@@ -530,7 +530,7 @@ def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         part = format_percent(culprit.inner_part)
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
         chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
-    if culprit.share is not None and culprit.at:
+    if culprit.share is not None and culprit.at and culprit.kept_alone is None:  # else the engine told it
         with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.grid
         who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
         what, shen = ("NaN and Inf", " NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
@@ -596,15 +596,20 @@ def _kept_alone_text(culprit: Culprit, ran: KeptAlone) -> Text:
     """Return what a run of the target with it alone kept is off by, and with what reads it."""
     left, before = format_figure(ran.left), format_figure(ran.before)
     en = f"with it alone kept in FP32 a run of {ran.mode} leaves {left} of {before} at {culprit.at}"
-    zh = f"仅将它保留为 FP32 运行 {ran.mode}，{culprit.at} 的误差为 {left}（原为 {before}）"
+    zh = f"仅将它保留为 FP32 运行 {ran.mode}，{culprit.at} 的误差为 {left}（原为 {before}"
     if ran.is_worse:
         en += " (worse: its error cancels part of the others')"
-        zh += "（更差：它的误差抵消了其他算子的一部分误差）"
+        zh += "；更差：它的误差抵消了其他算子的一部分误差）"
+    else:
+        gone = format_percent(ran.gone)
+        en += f" ({gone} of the squared error goes)"
+        zh += f"；平方误差减少 {gone}）"
     if ran.with_readers is not None:
         more = format_figure(ran.with_readers)
         who = "the operator that reads it" if ran.readers == 1 else f"the {count(ran.readers)} operators that read it"
-        en += f", and {more} with {who} kept too"
-        zh += f"，连同读取它的 {count(ran.readers)} 个算子一起保留则为 {more}"
+        gone = format_percent(max(0.0, ran.gone_with_readers))
+        en += f", and {more} with {who} kept too ({gone} goes)"
+        zh += f"，连同读取它的 {count(ran.readers)} 个算子一起保留则为 {more}（减少 {gone}）"
     return Text(f"{en}; ", f"{zh}；")
 
 

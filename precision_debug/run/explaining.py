@@ -36,6 +36,7 @@ from .fixes import (
     prove_by_remedy,
     try_fix,
     with_agreement,
+    with_kept_alone,
     withdraw_culprits,
 )
 from .judging import CompareAgain, find_step_fixes
@@ -336,8 +337,7 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
         on_stage=lambda stage: work.journal.write(events.Stage(text=stage)), on_alone=alone.update,
     )  # fmt: skip
     if alone:
-        told = tuple(dataclasses.replace(one, kept_alone=alone.get(one.name)) for one in explanation.culprits)
-        explanation = dataclasses.replace(explanation, culprits=told)
+        explanation = with_kept_alone(explanation, alone)
         work.journal.write(events.Explained(explanation=explanation))
     if scaled is not None and (kept is None or kept.state != "mended"):
         kept = scaled  # no module mends it either

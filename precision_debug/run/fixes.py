@@ -15,7 +15,7 @@ from typing import Any
 from .. import registry
 from ..errors import PrecisionDebugError, UsageError
 from ..explain import LEFT, Subject, bound_of_many, error_worth_failing, is_mended, is_of_many
-from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE
+from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE, PART
 from ..feeds import CALIBRATE, FeedSet
 from ..numbers.number_types import MODEL, QUANTISED, is_narrow
 from ..protocols import Executed, Feeds, InRegions, Remedy, Session
@@ -37,7 +37,7 @@ from .trials import Trials, run_outputs
 
 __all__ = [
     "add_repaired_culprit", "count_affordable_sets", "is_kept", "list_remedies", "note_kept_in_vain", "prove_by_remedy",
-    "try_fix", "with_agreement", "with_remedy", "withdraw_culprits",
+    "try_fix", "with_agreement", "with_kept_alone", "with_remedy", "withdraw_culprits",
 ]  # fmt: skip
 
 _MOST = 12
@@ -291,6 +291,26 @@ def _keep_each_alone(
         if around != own and (with_readers := left(around, one, told.before)) is not None:
             found[one.name] = dataclasses.replace(told, with_readers=with_readers, readers=len(around - own))
     return found
+
+
+def with_kept_alone(explanation: Explanation, ran: Mapping[str, KeptAlone]) -> Explanation:
+    """Return the explanation with what the engine left of single culprits, whose shares are the engine's then.
+
+    Where next to nothing goes with an operator alone, an engine may round what it makes where that is read: then it is
+    what goes with the readers, too. An error that cancels part of the others' has no share."""
+    budget = dict(explanation.budget)
+
+    def as_ran(culprit: Culprit) -> Culprit:
+        kept = ran.get(culprit.name)
+        if kept is None:
+            return culprit
+        gone = kept.gone if kept.gone >= PART or kept.is_worse else max(kept.gone, kept.gone_with_readers)
+        if culprit.name in budget and culprit.at == explanation.at:
+            budget[culprit.name] = max(0.0, gone)
+        return dataclasses.replace(culprit, kept_alone=kept, share=None if kept.is_worse else gone)
+
+    culprits = tuple(map(as_ran, explanation.culprits))
+    return dataclasses.replace(explanation, culprits=culprits, budget=budget)
 
 
 def _judging_only(trials: Trials, at: str) -> Trials:

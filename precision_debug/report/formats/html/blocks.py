@@ -120,9 +120,10 @@ def make_budget(report: Report, places: Places) -> str:
     if are_shares_of_broken(explanation):
         what = Text("NaN and Inf (of who makes none: of the squared error)", " NaN 和 Inf（不产生者则为平方误差）")
     about = Text(
-        f"Share of the {what.en} at {explanation.at} that each operator's own error explains alone; they need not"
-        " add up to 100 %.",
-        f"各算子自身误差单独所能解释的 {explanation.at} 处{what.zh}的比例；合计不必为 100%。",
+        f"Share of the {what.en} at {explanation.at} that each operator's own error explains alone in a replay, or, of"
+        " who was kept alone, that went with it on the engine; they need not add up to 100 %.",
+        f"各算子自身误差在重放中单独所能解释的 {explanation.at} 处{what.zh}的比例；单独保留过的算子则为引擎上随之消失的"
+        "比例；合计不必为 100%。",
     )
     return (
         f'<section class="card" id="budget"><h2>{both_languages(title)}</h2><p class="soft">{both_languages(about)}</p>'
