@@ -143,6 +143,7 @@ def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
     for names, expected in zip(sets, anew, strict=False):
         np.testing.assert_array_equal(ran(feeds, names), expected)
     assert len(calls) == 1
+    assert not any(b'"hist"' in one.ranges for one in quantise._known.values())
     np.testing.assert_array_equal(ran(less, ()), anew[-1])
     assert len(calls) == 2
 
