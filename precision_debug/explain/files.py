@@ -113,7 +113,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
         return alone
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
-        difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
+        difference = difference or _reads_others(subject, meta, row, mine, theirs) or _put_between(subject, name, row)
         if difference := difference or _cast_left_out(subject, name, row):
             return difference
     around = (_compare_enclosing_operators(baseline, target, mine, theirs) for _, _, _, mine, theirs in parts)
@@ -551,25 +551,32 @@ def _find_rounded(key: str, b: Array, t: Array) -> Evidence:
     return {**told, "at": [int(i) for i in at], **values} if count else {}
 
 
-def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Evidence:
-    """That the target's operator reads other tensors, or in another order; {} where that is not known."""
-    theirs = subject.targets.get(row.target_name) if row is not None else None
-    if theirs is None or subject.two_frameworks or any(name not in subject.partner for name in theirs.inputs):
+def _reads_others(
+    subject: Subject, meta: TensorMeta, row: Row | None, mine: Operator, theirs: Operator
+) -> Evidence:
+    """That the target's operator reads other tensors, or in another order; {} where that is not known. Where either
+    reads none that runs, as a state of a body before its first step, what its file has it read is told of both."""
+    there = subject.targets.get(row.target_name) if row is not None else None
+    if there is None or subject.two_frameworks or any(name not in subject.partner for name in there.inputs):
         return {}
-    mapped = tuple(subject.partner[name] for name in theirs.inputs)
+    mapped = tuple(subject.partner[name] for name in there.inputs)
     gone = [name for name in meta.inputs if name not in subject.row_of]
     # what the target's file no longer has may be folded into something else, but not where it reads some of the rest
-    fewer = bool(mapped) and {*mapped} < {*meta.inputs} and theirs.op_type == meta.op_type
+    fewer = bool(mapped) and {*mapped} < {*meta.inputs} and there.op_type == meta.op_type
     fewer = fewer and not {*meta.inputs} - {*mapped} <= list_fixed(subject)
     if mapped == tuple(meta.inputs) or (gone and not fewer):
         return {}
-    return {"what": say("an_input"), "name": meta.name, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
+    sides = [", ".join(one) for one in (meta.inputs, mapped)]
+    if not all(sides):
+        sides = [", ".join(filter(None, one.inputs)) for one in (mine, theirs)]
+    told = {"what": say("an_input"), "name": meta.name, "base": sides[0], "target": sides[1]}
+    return told if all(sides) and sides[0] != sides[1] else {}
 
 
 def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Operator) -> Evidence:
     """Return the same of two files of which engines keep the names; {} where what either reads was not compared."""
     mapped = tuple(subject.partner.get(read, "") for read in theirs.reads)
-    if mapped == mine.reads or not {*mapped, *mine.reads} <= subject.row_of.keys():
+    if mapped == mine.reads or not (mapped and mine.reads) or not {*mapped, *mine.reads} <= subject.row_of.keys():
         return {}
     return {"what": say("an_input"), "name": name, "base": ", ".join(mine.reads), "target": ", ".join(mapped)}
 
@@ -594,9 +601,9 @@ def _cast_left_out(subject: Subject, name: str, row: Row | None) -> Evidence:
         waiting += [read for read in one.inputs if read not in subject.partner]
     if not casts:
         return {}
-    read = ", ".join(casts[0].inputs) or "constants"
+    read = ", ".join(casts[0].inputs) or say("constants_alone")
     told = ", ".join(f"{meta.op_type} {meta.name} ({meta.dtype})" for meta in casts)
-    return {"what": say("an_input"), "name": name, "base": f"{told} of {read}", "target": read}
+    return {"what": say("an_input"), "name": name, "base": say("one_of", one=told, other=read), "target": read}
 
 
 def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
@@ -630,9 +637,9 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
         more = [meta for meta in more if "cast" in meta.op_type.lower()]
     if not more:
         return {}
-    read, own = (", ".join(sorted({*one})) or "constants" for one in (given, subject.sources(name)))
+    read, own = (", ".join(sorted({*one})) or say("constants_alone") for one in (given, subject.sources(name)))
     told = ", ".join(f"{meta.op_type} {meta.name} ({meta.dtype})" for meta in reversed(more))
-    return {"what": say("an_input"), "name": name, "base": own, "target": f"{told} of {read}"}
+    return {"what": say("an_input"), "name": name, "base": own, "target": say("one_of", one=told, other=read)}
 
 
 def _find_other_constant(mine: Operator, theirs: Operator) -> Evidence:

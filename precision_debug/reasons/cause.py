@@ -144,6 +144,7 @@ THINGS: Mapping[str, Wording] = {
     "in_batch": Wording("inside a batch", "位于批次中"),
     "in_padded": Wording("with padding behind it", "其后有填充"),
     "an_input": Wording("what is read by", "所读取的张量："),
+    "constants_alone": Wording("constants", "常量"),
     "constant_named": Wording("constant {name}", "常量 {name}"),
     "a_result": Wording("what has the name", "名称所指的张量："),
     "transposed": Wording("{name} transposed (axes {axes})", "{name} 的转置（轴 {axes}）"),
