@@ -383,13 +383,19 @@ class Stored:
     """A constant that a file holds as integers: ``(integers - zero_point) * scale``, numpy arrays that broadcast.
 
     made_of: the constants of the file that it comes of, by name, where they are the file's own. read_on: the scale that
-    its operator reads it on, whatever its own is: of a bias that of input times weight; None: its own."""
+    its operator reads it on, whatever its own is, which may be written nowhere (None): of a bias that of input times
+    weight."""
 
     integers: Any
     scale: Any
     zero_point: Any
     read_on: Any = None
     made_of: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def used(self) -> Any:
+        """The scale that it is read on."""
+        return self.scale if self.read_on is None else self.read_on
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def _list_broken_constants(subject: Subject, name: str) -> Iterator[tuple[Eviden
         told.add(weight)
         if held.integers.shape != values.shape:
             continue
-        scale = np.asarray(held.scale)
+        scale = np.asarray(held.used)
         each = scale if scale.size == 1 else np.broadcast_to(scale, values.shape)
         if found := _describe(weight, each, held.integers, "weight"):
             yield found, _break(values, each)

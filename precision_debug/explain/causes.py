@@ -23,6 +23,7 @@ from ..numbers.number_types import PRECISIONS, QUANTISED, find_promise
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Introduced
+from .bias_scale import find_bias_scale
 from .broken_scales import find_broken_scale
 from .casts import find_cast_cause
 from .criteria import HALF
@@ -133,6 +134,8 @@ def find_cause(
     if broken := find_broken_scale(subject, alone, name):
         return "broken_scale", broken, (name,)
     case = _make_case(subject, alone, name, exact, wrong) if subject.two_files else None
+    if case is not None and (misread := find_bias_scale(case)):
+        return "scale", misread, (name,)
     difference = find_file_difference(subject, name, case)
     if difference := difference or (find_constant_behind(case) if case is not None else {}):
         held = find_narrower_constants(subject, name) if difference["what"] == say("a_constant") else {}
@@ -146,8 +149,7 @@ def find_cause(
     if subject.variant and not amplifier:
         where = say("in_batch") if subject.variant == "batch" else say("in_padded")
         return "neighbours", {"variant": where}, (name,)
-    refused = find_disobeyed_request(subject, name)
-    if refused:
+    if refused := find_disobeyed_request(subject, name):
         return "not_obeyed", refused, (name,)
     if found.flips and not amplifier and (wrapped := find_wrapped_integers(subject, alone, name)):
         return "wrapped", wrapped, keep
@@ -404,10 +406,9 @@ def _cause_beyond_range(one: _Operator) -> Told | None:
         top = float(np.max(np.abs(values))) if values.size else 0.0
         # a number is often computed with in a wider type, and then only results are beyond the narrow one
         beyond = math.isfinite(top) and top > limit and not (values.size == 1 and only_results)
-        if beyond and (
-            told := _prove_cause(one, "weight_overflow", {"weight": weight, "largest": top, "limit": limit})
-        ):
-            return told
+        told = {"weight": weight, "largest": top, "limit": limit}
+        if beyond and (proven := _prove_cause(one, "weight_overflow", told)):
+            return proven
     if too_large.any() and error_share(one.exact, one.wrong, too_large) > 0.2:
         # as the model has it: what ran alone was given rounded inputs
         model = max(largest_of_row(one.subject, one.name), limit)
@@ -510,9 +511,8 @@ def _cause_below_range(one: _Operator) -> Told | None:
         return None
     if one.vanished:
         return "weight_underflow", one.vanished
-    if (rounded := find_rounded_off(one.constants, one.narrow, one.found.rel_l2)) and not find_tiny_constant(one.case)[
-        0
-    ]:
+    rounded = find_rounded_off(one.constants, one.narrow, one.found.rel_l2)
+    if rounded and not find_tiny_constant(one.case)[0]:
         return "weight_underflow", rounded
     lost = find_lost_digits(one.exact, one.wrong, one.narrow)
     if lost.any() and error_share(one.exact, one.wrong, lost) > _MOST_OF_IT:

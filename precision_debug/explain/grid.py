@@ -17,6 +17,7 @@ from ..numbers.number_types import number_type
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
+from .bias_scale import find_bias_scale, measure_left_of_constant
 from .effects import Carried, Sink, carry_errors_together
 from .file_scales import UNUSED, measure_left_with
 from .held_constants import dequantise, has_one_scale, list_stored_constants
@@ -358,11 +359,12 @@ def _are_on_one_grid(values: Array, held_as: str) -> bool:
 def find_stored_cause(case: Case) -> Told | None:
     """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step, or
     is by a step that is far too large."""
+    if misread := find_bias_scale(case):
+        return "scale", misread
     for weight, values, held in list_stored_constants(case.subject, case.name):
         if told := (
             _cut_off(weight, values, held) or _find_other_scale(case, weight, values, held)
-            or _find_scale_of_sums(case, weight, values, held) or _find_other_integers(case, weight, values, held)
-            or _find_large_steps(case, weight, values, held)
+            or _find_other_integers(case, weight, values, held) or _find_large_steps(case, weight, values, held)
         ):  # fmt: skip
             return told
     return None
@@ -374,7 +376,7 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
         ends = int((np.abs(whole) >= _END).sum())
         return ("bias_clipped", {"weight": weight, "count": ends, "limit": _END}) if ends else None
     real, step = dequantise(held), _measure_steps(held.integers)
-    step = step * np.abs(held.scale.astype(np.float64))
+    step = step * np.abs(np.asarray(held.used).astype(np.float64))
     at_top, at_bottom = _find_ends(held.integers)
     beyond = (at_top & (values - real > step)) | (at_bottom & (real - values > step))
     if not beyond.any() or error_share(values, real, beyond) <= _CUT_OFF:
@@ -423,7 +425,7 @@ def _measure_steps(stored: Array) -> Array:
 
 def _group_by_scale(values: Array, held: Stored) -> tuple[Array, Array]:
     """Return which scale each element has, and these scales."""
-    scale = np.asarray(held.scale, np.float64)
+    scale = np.asarray(held.used, np.float64)
     if scale.size == values.size:  # of blocks, one for each element
         each, group = np.unique(scale.reshape(-1), return_inverse=True)
         return group.reshape(-1), np.abs(each)
@@ -520,48 +522,10 @@ def _find_other_scale(case: Case, weight: str, values: Array, held: Stored) -> T
     }  # fmt: skip
 
 
-def _find_scale_of_sums(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
-    """Return a bias that has a scale of its own in the file, and is the baseline's by it, but is read on another, that
-    of input times weight, where the baseline's in its place takes most of the error away."""
-    if held.read_on is None:
-        return None
-    own, there = (np.broadcast_to(np.asarray(one, np.float64), values.shape) for one in (held.scale, held.read_on))
-    by_own = dataclasses.replace(held, read_on=None)
-    far = np.abs(there - own) > _ANOTHER_SCALE * own
-    if not far.any() or _find_far(values, by_own).any():
-        return None
-    real, left = dequantise(held), _measure_left_of_constant(case, weight, values, held)
-    if left is not None and left > LEFT:
-        return None
-    worst = np.unravel_index(int(np.argmax(np.where(far, np.abs(real - values), 0))), values.shape)
-    return "scale", {
-        "weight": weight, "ratio": float(there[worst] / own[worst]), "count": int(far.sum()), "elements": values.size,
-        "scale": float(own[worst]), "read_on": float(there[worst]), **({} if left is None else {"left": left}),
-    }  # fmt: skip
-
-
-def _measure_left_of_constant(case: Case, weight: str, values: Array, held: Stored) -> float | None:
-    """Return the part of the error that is left with the baseline's constant in place of what the file holds; of one
-    that is added, where its operator cannot be run with it, by what it adds where nothing was cut off. None: not
-    known."""
-    real = dequantise(held)
-    left = measure_left_with(case, {weight: real}, {weight: values})
-    if left is not None or held.integers.dtype != np.int32 or values.ndim != 1:
-        return left
-    least = float(case.exact.min(initial=0.0))
-    seen = (case.wrong > least) if (case.wrong.min(initial=0.0) == least) else np.isfinite(case.wrong)
-    own, lefts = float(np.linalg.norm((case.wrong - case.exact)[seen])), list[float]()
-    for axis in (axis for axis, size in enumerate(case.exact.shape) if axis and size == values.size and own):
-        more = np.expand_dims(values - real, [*range(1, case.exact.ndim - axis)])
-        undone = np.maximum(case.wrong + more, least)  # as what cuts off behind it does
-        lefts.append(float(np.linalg.norm((undone - case.exact)[seen])) / own)
-    return min(lefts, default=None)
-
-
 def _find_far(values: Array, held: Stored) -> Array:
     """Return which numbers of a constant are other ones than the baseline's, and not these rounded."""
     real = dequantise(held)
-    scale = np.asarray(held.scale if held.read_on is None else held.read_on).astype(np.float64)
+    scale = np.asarray(held.used).astype(np.float64)
     step = _measure_steps(held.integers) * np.abs(np.broadcast_to(scale, values.shape))  # 4 bits have them below 0, too
     return np.asarray(np.abs(real - values) > np.maximum(_ANOTHER * step, 0.01 * np.abs(values)))
 
@@ -611,7 +575,7 @@ def _list_floats(dtype: Any) -> Array:
 def _find_other_integers(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
     """Return a zero point that is not the one that the integers were made with, or other numbers altogether, where the
     baseline's in their place take most of the error away."""
-    scale = np.broadcast_to(np.abs(held.scale.astype(np.float64)), values.shape)  # 4 bits have them below 0, too
+    scale = np.broadcast_to(np.abs(np.asarray(held.used).astype(np.float64)), values.shape)  # below 0 in 4 bits
     real = dequantise(held)
     steps = (real - values) / np.where(scale > 0, scale, 1)
     middle = float(np.median(steps))
@@ -619,7 +583,7 @@ def _find_other_integers(case: Case, weight: str, values: Array, held: Stored) -
     if held.integers.dtype != np.int32 and abs(middle) >= _STEPS and apart <= _ALIKE * abs(middle):
         return "zero_point", {"weight": weight, "steps": middle, "shift": float(np.median(real - values))}
     far = _find_far(values, held)
-    left = _measure_left_of_constant(case, weight, values, held) if far.any() else 1.0
+    left = measure_left_of_constant(case, weight, values, held) if far.any() else 1.0
     if left is not None and left > LEFT:
         return None
     worst = np.unravel_index(int(np.argmax(np.where(far, np.abs(real - values), 0))), values.shape)

@@ -10,9 +10,12 @@ import numpy as np
 
 from ..protocols import find_stored
 from ..records import Operator, Stored
-from .subject import Subject, list_between
+from .subject import Subject
 
-__all__ = ["dequantise", "find_held_constant", "has_one_scale", "list_stored_constants", "open_stored"]
+__all__ = [
+    "dequantise", "find_held_constant", "has_one_scale", "list_stored_constants",
+    "list_target_operators", "open_stored",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -50,9 +53,7 @@ def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Ar
         return
     for meta in reversed(subject.region_of.get(name, ())):
         mine = baseline.operator(meta.name)
-        there = subject.row_of[name].target_name if meta.name == name else meta.name
-        # behind it, where a file dequantises the result by an operator of its own
-        near = (target.operator(one) for one in (there, *(list_between(subject, there) if meta.name == name else ())))
+        near = list_target_operators(subject, name) if meta.name == name else (target.operator(meta.name),)
         theirs = next((one for one in near if one is not None and one.stored), None)
         if mine is None or theirs is None:
             continue
@@ -62,6 +63,25 @@ def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Ar
             key = next((key for key, held in spare.items() if held.integers.shape == values.shape), "")
             if key and values.dtype.kind == "f" and (subject.two_files or spare[key].read_on is not None):
                 yield weight, values.astype(np.float64), spare.pop(key)
+
+
+def list_target_operators(subject: Subject, name: str) -> Iterator[Operator]:
+    """Yield the target's operator of a tensor, and those before it, up to what is compared: a file may dequantise the
+    result by an operator of its own."""
+    target, waiting, seen = subject.operators()[1], [subject.row_of[name].target_name], set[str]()
+    while waiting and target is not None and len(seen) < _FEW:
+        one = waiting.pop(0)
+        if one in seen or (seen and one in subject.partner):
+            continue
+        seen.add(one)
+        found, meta = target.operator(one), subject.targets.get(one)
+        if found is not None:
+            yield found
+        waiting += (found.reads if found is not None else ()) or (meta.inputs if meta is not None else ())
+
+
+_FEW = 32
+"""Operators of the target between two tensors that are compared."""
 
 
 def open_stored(mine: Operator, theirs: Operator) -> tuple[Operator, Operator]:
@@ -80,4 +100,4 @@ def open_stored(mine: Operator, theirs: Operator) -> tuple[Operator, Operator]:
 def dequantise(held: Stored) -> Array:
     """Return the numbers that the integers, or floats of 8 bits, stand for where they are read."""
     whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
-    return np.asarray(whole * np.asarray(held.scale if held.read_on is None else held.read_on, np.float64))
+    return np.asarray(whole * np.asarray(held.used, np.float64))

@@ -22,6 +22,9 @@ Array = np.ndarray[Any, Any]
 _WHOLE = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 """Operators of whole numbers, and the place of the weight that they read; its scale and zero point come next."""
 
+_SUMS = {"QLinearConv": 8, "QGemm": 6}
+"""Of these the place of the bias, which has no scale: that of input times weight is meant."""
+
 _PARTS = (QUANTISED, "_scale", "_zero_point")
 """What ONNX Runtime's quantisers call the integers of a constant, their scale and zero point, behind its name."""
 
@@ -211,15 +214,15 @@ class FileOperators:
         if place and len(node.input) > place + 2 and name == node.input[place]:
             axis = 0 if node.op_type == "QLinearConv" else -1
             return self._integers(name, node.input[place + 1], node.input[place + 2], axis)
+        if (place := _SUMS.get(node.op_type, 0)) and name in node.input[place : place + 1]:
+            return _read_bias(node, *(self.get(one) for one in (name, node.input[1], node.input[4])))
         if node.op_type == "GatherBlockQuantized" and name == node.input[0]:
             said = {"quantize_axis": 1, "block_size": 128, "bits": 4, **{item.name: item.i for item in node.attribute}}
             held = _first_three([name, *node.input[2:]])
             return self._integers(*held, said["quantize_axis"], said["block_size"], said["bits"])
         return None
 
-    def _integers(
-        self, held: str, scale: str, zero: str, axis: int, block: int = 0, bits: int = 0
-    ) -> Stored | None:
+    def _integers(self, held: str, scale: str, zero: str, axis: int, block: int = 0, bits: int = 0) -> Stored | None:
         """block: how many numbers along the axis have one scale; 0 where all have. bits: of each number, where bytes
         hold several."""
         integers, step = self.get(held), self.get(scale)
@@ -265,6 +268,15 @@ def _make_stored(
         return array.reshape(shape) if array.size > 1 else array.reshape(())
 
     return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
+
+
+def _read_bias(node: Any, integers: Array | None, read: Array | None, held: Array | None) -> Stored | None:
+    """Return the bias of an operator of integers. read, held: the scales of its input and its weight."""
+    if integers is None or read is None or held is None or read.size != 1 or held.size not in (1, integers.size):
+        return None
+    alpha = next((item.f for item in node.attribute if item.name == "alpha"), 1.0)
+    scale = np.broadcast_to(read.reshape(()) * held.reshape(-1) * np.float32(alpha), integers.shape)
+    return Stored(integers=integers, scale=None, zero_point=np.zeros(()), read_on=scale)
 
 
 def _spread_blocks(array: Array | None, block: int, axis: int, shape: tuple[int, ...]) -> Array:
