@@ -166,8 +166,12 @@ class FixFinder:
         return self._smaller_anew(chosen) if anew and chosen and 1 < len(chosen) <= _FEW_NAMES else chosen
 
     def _smaller(self, best: Kept, most: int) -> Kept:
-        """Return the smallest set that does as well as one that was run, as far as the runs that are left tell."""
-        if most >= _SMALL_WORK and len(best) <= _FEW_NAMES:
+        """Return the smallest set that does as well as one that was run, as far as the runs that are left tell.
+
+        Each of few names is left out once; where nobody is named, each of any set that is no large one: those of a
+        ranking came in its order, and what each of them brings was not asked."""
+        ranked = not self._named and not is_large(len(best), len(self.keepable.units))
+        if most >= _SMALL_WORK and (ranked or len(best) <= _FEW_NAMES):
             self.oracle.allow(len(best) + 1)
         aim, passes = self.oracle.aiming_at(best), self.oracle.asked[best].passes
         make_smaller(aim, self.keepable.units, best, self._rank(frozenset()))

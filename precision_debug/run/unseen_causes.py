@@ -32,10 +32,6 @@ from .trials import Trials
 
 __all__ = ["find_unseen_cause"]
 
-_TIMES = 2
-"""Times as many sets as for a fix: nobody is named, so that more of them only make a set smaller."""
-
-
 def find_unseen_cause(
     work: Comparing, both: OpenPair, subject: Subject, explanation: Explanation | None, criterion: Criterion,
     samples: Sequence[Sample], before: Sequence[float],
@@ -57,7 +53,7 @@ def find_unseen_cause(
     if not anew.errors or None in anew.errors:
         return "off_on_others_untried", {}
     left = max(anew.sizes)
-    if left * (SMALLER if anew.passes else 1 / HALF) <= max(before):
+    if _is_worth_telling(left, max(before), passes=anew.passes):
         return "off_on_others", {"anew": left}
     # the worst of these inputs: what holds there is tried on the others too
     order = sorted(range(len(samples)), key=lambda place: -before[place])
@@ -69,9 +65,14 @@ def find_unseen_cause(
         )  # fmt: skip
     after = [] if kept is None else [kept.after, *([] if kept.others_after is None else [kept.others_after])]
     worst = max((math.inf if one is None else one for one in after), default=math.inf)
-    if kept is None or worst > HALF * error_to_halve(max(before)):
+    if kept is None or not _is_worth_telling(worst, max(before), passes=kept.state == "mended"):
         return "off_on_others_anyway", {"anew": left}
     return "off_on_others_kept", {"anew": left, "kept": len(kept.keys), "after": worst, "option": kept.option}
+
+
+def _is_worth_telling(left: float, before: float, *, passes: bool) -> bool:
+    """Return whether it is so much that is taken off: of what is as expected then, less is enough."""
+    return left <= (before / SMALLER if passes else HALF * error_to_halve(before))
 
 
 def _find_kept(
@@ -89,11 +90,11 @@ def _find_kept(
         return None
     rule = FixRule(
         before=before, allowed=criterion.allowed, was=count_executed(opening, both.target.session),
-        strict=criterion.tolerance.given, slices=criterion.in_slices,
+        strict=criterion.tolerance.given, slices=criterion.in_slices, unseen=True,
     )  # fmt: skip
     finder = FixFinder(
         keepable=keeps, trials=Trials(opening, keeps.keep.options, criterion, calibrating, room, ran=True),
-        samples=samples, rule=rule, most=_TIMES * most,
+        samples=samples, rule=rule, most=most,
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
     )  # fmt: skip
     found = finder.find(())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..explain.criteria import FEW, FIFTH, HALF, LITTLE, SEVERAL
+from ..explain.criteria import FEW, FIFTH, HALF, LITTLE, SEVERAL, SMALLER
 from ..protocols import Executed, is_switch
 from .fix import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep
 
@@ -67,6 +67,7 @@ class FixRule:
     alone: bool = False
     metric: str = ""
     slices: bool = False
+    unseen: bool = False
 
     def judged(
         self, units: Units, kept: frozenset[int], found: Evaluation, *, every: bool, silent: bool = False,
@@ -89,11 +90,13 @@ class FixRule:
     def helps(self, found: Evaluation) -> bool:
         """Return whether less than half of the error is left of every sample that was run.
 
-        On other inputs than the first, what is as expected is enough, whatever it was before."""
+        On other inputs than the first, what is as expected is enough, whatever it was before; where all of them are
+        others, on the first too if the error is smaller there."""
         if self.strict and self.asked and found.passes:
             return True
         halves = [HALF * error_to_halve(error, self.metric) for error in self.before]
-        most = [half if at == 0 else max(half, self.allowed) for at, half in enumerate(halves)]
+        first = min(self.allowed, self.before[0] / SMALLER) if self.unseen else 0.0
+        most = [max(half, self.allowed if at else first) for at, half in enumerate(halves)]
         return all(math.isfinite(now) and now <= bound for now, bound in zip(found.sizes, most, strict=False))
 
     def confirms(self, first: float, again: Evaluation) -> bool:
