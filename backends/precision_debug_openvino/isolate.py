@@ -13,6 +13,7 @@ from precision_debug.numbers.narrowing import narrow_type, narrow_values
 from precision_debug.protocols import Operator
 
 from .engine.graph import key_of, read_graph
+from .engine.stored import has_bytes_alone, read_numbers
 
 __all__ = ["OpenVinoOperators", "fit_to_memory", "round_as_held"]
 
@@ -52,7 +53,7 @@ class OpenVinoOperators:
         for op in model.get_ordered_ops():
             name, kind = str(op.get_friendly_name()), str(op.get_type_name())
             if kind == "Constant":
-                constants[name] = op.data
+                constants[name] = read_numbers(op)
             if kind in ("Constant", "Parameter", "Result"):
                 continue
             self._ops[name] = op
@@ -72,6 +73,9 @@ class OpenVinoOperators:
         op = self._ops[operator.name]
         if attributes or any(port.get_partial_shape().is_dynamic for port in op.outputs()):
             return None
+        if op.get_type_name() == "Convert" and has_bytes_alone(op.input_value(0)):  # it takes none of these from numpy
+            held = np.asarray(values[operator.inputs[0]])
+            return {operator.outputs[0]: held.astype(op.get_element_type().to_dtype())}
         made = [openvino.Tensor(port.get_element_type(), port.get_shape()) for port in op.outputs()]
         try:
             ran = op.evaluate(made, [openvino.Tensor(np.asarray(values[name], order="C")) for name in operator.inputs])

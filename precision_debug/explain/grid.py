@@ -415,8 +415,12 @@ def _ends_of(dtype: Any) -> tuple[float, float]:
 
 def _measure_steps(stored: Array) -> Array:
     """Return how far the next number of the type is from each that a file holds: 1 of integers, and of a float more the
-    larger it is."""
+    larger it is; of a table's numbers, which float32 stands for, as far as the next that is used."""
     held, whole = number_type(stored.dtype.name), np.abs(stored.astype(np.float64))
+    if stored.dtype == np.float32 and (levels := np.unique(stored)).size > 1:
+        gaps = np.diff(levels, prepend=-np.inf, append=np.inf)
+        widest = np.maximum(*(np.where(np.isfinite(one), one, 0) for one in (gaps[1:], gaps[:-1])))
+        return np.asarray(widest[np.searchsorted(levels, stored)], np.float64)
     if held is None or not held.bits:
         return np.ones(whole.shape)
     place = np.floor(np.log2(np.maximum(whole, held.smallest_normal)))
@@ -424,11 +428,13 @@ def _measure_steps(stored: Array) -> Array:
 
 
 def _group_by_scale(values: Array, held: Stored) -> tuple[Array, Array]:
-    """Return which scale each element has, and these scales."""
+    """Return which scale each element has, with its zero point, and these scales."""
     scale = np.asarray(held.used, np.float64)
     if scale.size == values.size:  # of blocks, one for each element
-        each, group = np.unique(scale.reshape(-1), return_inverse=True)
-        return group.reshape(-1), np.abs(each)
+        zero = np.asarray(held.zero_point)
+        pairs = scale + 1j * zero.astype(np.float64) if zero.size == values.size else scale
+        each, group = np.unique(pairs.reshape(-1), return_inverse=True)
+        return group.reshape(-1), np.abs(each.real)
     places = np.broadcast_to(np.arange(scale.size).reshape(scale.shape), values.shape)
     return places.reshape(-1), np.abs(scale).reshape(-1)
 
@@ -456,7 +462,7 @@ def _has_another_scale(values: Array, held: Stored) -> bool:
         piece = Stored(integers=integers, scale=scale, zero_point=zero)
         far = np.abs(dequantise(piece) - one) > _measure_steps(integers) * np.abs(scale.astype(np.float64))
         far &= ~np.logical_or(*_find_ends(integers))  # those were cut off, perhaps
-        if far.any() and _fit_factors(one, piece, far).wrong.any():
+        if far.any() and (_fit_factors(one, piece, far).wrong.any() or _find_shifted(one, piece)[0].any()):
             return True
     return False
 
@@ -573,17 +579,19 @@ def _list_floats(dtype: Any) -> Array:
 
 
 def _find_other_integers(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
-    """Return a zero point that is not the one that the integers were made with, or other numbers altogether, where the
-    baseline's in their place take most of the error away."""
-    scale = np.broadcast_to(np.abs(np.asarray(held.used).astype(np.float64)), values.shape)  # below 0 in 4 bits
-    real = dequantise(held)
-    steps = (real - values) / np.where(scale > 0, scale, 1)
-    middle = float(np.median(steps))
-    apart = float(np.sqrt(np.mean(np.square(steps - middle))))
-    if held.integers.dtype != np.int32 and abs(middle) >= _STEPS and apart <= _ALIKE * abs(middle):
-        return "zero_point", {"weight": weight, "steps": middle, "shift": float(np.median(real - values))}
-    far = _find_far(values, held)
-    left = measure_left_of_constant(case, weight, values, held) if far.any() else 1.0
+    """Return a zero point that is not the one that the integers were made with, or other numbers altogether, where
+    right ones in their place take most of the error away."""
+    step = np.broadcast_to(np.abs(np.asarray(held.used, np.float64)), values.shape)  # 4 bits have them below 0, too
+    real, far = dequantise(held), _find_far(values, held)
+    shifted, steps = _find_shifted(values, held) if held.integers.dtype != np.int32 else (far & False, step)
+    left = measure_left_with(case, {weight: real}, {weight: np.where(shifted, real - steps * step, real)})
+    if shifted.any() and (left is None or left <= LEFT):
+        off = {"steps": float(np.median(steps[shifted])), "shift": float(np.median((real - values)[shifted]))}
+        first, last = (np.argwhere(shifted)[place].tolist() for place in (0, -1))
+        some = {"count": int(shifted.sum()), "elements": values.size, "first": first, "last": last}
+        put_back = {} if left is None else {"left": left}
+        return "zero_point", {"weight": weight, **off, **({} if shifted.all() else some), **put_back}
+    left = measure_left_of_constant(case, weight, np.where(far, values, real), held) if far.any() else 1.0
     if left is not None and left > LEFT:
         return None
     worst = np.unravel_index(int(np.argmax(np.where(far, np.abs(real - values), 0))), values.shape)
@@ -592,6 +600,19 @@ def _find_other_integers(case: Case, weight: str, values: Array, held: Stored) -
         "at": [int(i) for i in worst], "base": float(values[worst]), "target": float(real[worst]),
         **({} if left is None else {"left": left}),
     }  # fmt: skip
+
+
+def _find_shifted(values: Array, held: Stored) -> tuple[Array, Array]:
+    """Return which numbers have a zero point, of all, a channel or a block, that is not the one that the integers were
+    made with: all that have it are off by about as many steps. And by how many, each."""
+    scale = np.broadcast_to(np.abs(np.asarray(held.used, np.float64)), values.shape)
+    off = ((dequantise(held) - values) / np.where(scale > 0, scale, 1)).reshape(-1)
+    group = _group_by_scale(values, held)[0]
+    count = np.maximum(np.bincount(group), 1)
+    middle = np.bincount(group, off) / count
+    apart = np.sqrt(np.bincount(group, np.square(off - middle[group])) / count)
+    wrong = (np.abs(middle) >= _STEPS) & (apart <= _ALIKE * np.abs(middle)) & (count >= _SOME_OF_ONE_SCALE)
+    return wrong[group].reshape(values.shape), middle[group].reshape(values.shape)
 
 
 # One channel that takes the quantised range of several tensors, as it goes through a residual stream: one cause, and so

@@ -727,7 +727,7 @@ def _measure_steps_apart(subject: Subject, row: Row) -> float | None:
     them at least; None of an operator without such."""
     meta, (baseline, target) = subject.targets.get(row.target_name), subject.operators()
     theirs = target.operator(row.target_name) if meta is not None and target is not None else None
-    if meta is None or target is None or not FEW_BITS.search(meta.op_type):
+    if meta is None or target is None or (QUANTISED.search(meta.op_type) and not FEW_BITS.search(meta.op_type)):
         return None
     while theirs is not None and not theirs.stored and len(theirs.reads) == 1:  # an engine adds a bias to the product
         theirs = target.operator(theirs.reads[0])
@@ -735,7 +735,8 @@ def _measure_steps_apart(subject: Subject, row: Row) -> float | None:
     mine = [np.asarray(value) for one in parts if one is not None for value in one.parameters.values()]
     for held in theirs.stored.values() if theirs is not None else ():
         values = next((one for one in mine if one.shape == held.integers.shape and one.dtype.kind == "f"), None)
-        if values is not None and 0 < steps_of(held.integers.dtype.name) < _STEPS_OF_8_BITS:
+        kind = held.integers.dtype  # float32: the numbers of a table of 16
+        if values is not None and (kind == np.float32 or 0 < steps_of(kind.name) < _STEPS_OF_8_BITS):
             whole = held.integers.astype(np.float32) - np.asarray(held.zero_point, np.float32)
             return float(np.median(np.abs(values / np.asarray(held.scale) - whole)))
     return None

@@ -61,13 +61,22 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "零点错误：其全部结果均偏移 {shift}，即 {steps} 个量化步长",
         ),
         instead={
+            "count": Wording(
+                "a wrong zero point: {count} of {elements} numbers of its constant {weight}, from {first} to {last},"
+                " are off by {steps} {steps:step|steps} of their scale",
+                "零点错误：其常量 {weight} 的 {elements} 个数中有 {count} 个（{first} 至 {last}）偏移其比例的"
+                " {steps} 个步长",
+            ),
             "weight": Wording(
                 "a wrong zero point: all values of its constant {weight} are off by the same {shift}, {steps}"
                 " {steps:step|steps}",
                 "零点错误：其常量 {weight} 的所有数均偏移 {shift}，即 {steps} 个量化步长",
             )
         },
-        evidence={"weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE},
+        evidence={
+            "weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE, "count": _COUNT, "elements": _COUNT, "first": _TEXT,
+            "last": _TEXT,
+        },
     ),
     "scale": Cause(
         of_type=True,

@@ -11,7 +11,7 @@ from typing import Any
 from precision_debug.records import Operator, Stored
 
 from ..naming import dtype_of, name_operators, port_name, shape_of
-from .stored import dequantise, read_stored
+from .stored import dequantise, read_numbers, read_stored
 
 __all__ = ["Graph", "Key", "Value", "key_of", "list_bodies", "read_graph"]
 
@@ -128,7 +128,8 @@ def list_fixed(op: Any) -> list[Any] | None:
 
 def _read_constants(op: Any) -> dict[str, Any]:
     """Return the constants of which an operator is made, by name, where it is made of these alone; else {}."""
-    return {str(one.get_friendly_name()): one.data for one in list_fixed(op) or () if one.get_type_name() == "Constant"}
+    fixed = (one for one in list_fixed(op) or () if one.get_type_name() == "Constant")
+    return {str(one.get_friendly_name()): read_numbers(one) for one in fixed}
 
 
 def list_bodies(op: Any) -> Sequence[Any]:

@@ -1,8 +1,9 @@
-"""Weights that a model holds as integers: with a scale of each channel behind them, or behind a FakeQuantize."""
+"""Weights that a model holds in few bits: with scales of channels or groups behind them, or behind a FakeQuantize."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,19 @@ from precision_debug.onnx.model import read_model
 from precision_debug.onnx.scales import find_broken
 from precision_debug.records import Stored
 
-__all__ = ["dequantise", "holds_integers", "read_file_scales", "read_stored"]
+__all__ = ["dequantise", "has_bytes_alone", "holds_integers", "read_file_scales", "read_numbers", "read_stored"]
 
 Array = np.ndarray[Any, Any]
 
-_WHOLE = frozenset({"i8", "u8"})
+_FEW_BITS = {
+    "i8": "int8", "u8": "uint8", "i4": "int4", "u4": "uint4", "u2": "uint2", "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2", "nf4": "float32", "f4e2m1": "float32",
+}  # fmt: skip
+"""The types of 8 bits or fewer, with that of numpy or ml_dtypes in which their numbers are handed on: of 16 that are
+spaced as a table says these numbers themselves."""
+
+_BYTES = frozenset({"i4", "u4", "u2", "u1", "nf4", "f4e2m1", "f8e4m3", "f8e5m2", "f8e8m0"})
+"""Types that numpy has not."""
 
 _CENTRES = (127, 128)
 """Of 255 and 256 levels, the one that stands for 0 where a grid is as wide on both sides."""
@@ -26,13 +35,10 @@ _CENTRES = (127, 128)
 
 def holds_integers(op: Any) -> bool:
     """Return whether an operator makes a weight of integers, or rounds one to such."""
-    op = _skip_cast(op)
-    sources = [port.get_node() for port in op.input_values()]
+    op = _skip_moves(op)
     if op.get_type_name() == "FakeQuantize":
-        return bool(sources[0].get_type_name() == "Constant")
-    return op.get_type_name() == "Multiply" and any(
-        _is_converted(one.input_value(0).get_node() if one.get_type_name() == "Subtract" else one) for one in sources
-    )  # fmt: skip
+        return bool(op.input_value(0).get_node().get_type_name() == "Constant")
+    return _find_parts(op) is not None
 
 
 def dequantise(held: Stored) -> Array:
@@ -60,61 +66,113 @@ def read_file_scales(path: str) -> Mapping[str, tuple[Any, Any]]:
     return scales
 
 
+def has_bytes_alone(port: Any) -> bool:
+    """Return whether numpy is given no numbers of a port, but their bytes."""
+    return port.get_element_type().get_type_name() in _BYTES
+
+
+def read_numbers(constant: Any) -> Array:
+    """Return a Constant's numbers: of a type of few bits, of which numpy knows bytes alone, in one of ml_dtypes or in
+    float32."""
+    if not has_bytes_alone(constant.output(0)):
+        return np.asarray(constant.data)
+    kind, numbers = constant.get_element_type().get_type_name(), np.asarray(constant.get_data(dtype=np.float32))
+    named = _FEW_BITS.get(kind, "float32")
+    return numbers if named == "float32" else numbers.astype(getattr(importlib.import_module("ml_dtypes"), named))
+
+
 def read_stored(op: Any) -> Stored | None:
-    """Return the integers, and their scales, of which an operator makes a weight; None where it does otherwise."""
+    """Return the integers, or floats of 8 bits, and their scales, of which an operator makes a weight, in its shape;
+    None where it does otherwise."""
     if not holds_integers(op):
         return None
-    op = _skip_cast(op)
-    if op.get_type_name() == "FakeQuantize":
-        return _read_levels(op)
-    for product, scale in _iterate_both_ways(op):
-        parts = [product]
-        if product.get_type_name() == "Subtract":
-            parts = [port.get_node() for port in product.input_values()]
-        integers = _read_constant(parts[0], whole=True)
-        zero = _read_constant(parts[1]) if parts[1:] else np.zeros((), np.float32)
-        if integers is not None and zero is not None and scale is not None:
-            return Stored(integers=integers, scale=scale, zero_point=zero)
-    return None
+    made = _skip_moves(op)
+    if made.get_type_name() == "FakeQuantize":
+        return _read_levels(made)
+    if (parts := _find_parts(made)) is None:
+        return None
+    codes, zero, scale = parts
+    offset = np.zeros((), np.float32) if zero is None else _read_constant(zero).astype(np.float32)
+    held = Stored(integers=_read_constant(codes), scale=_read_constant(scale).astype(np.float32), zero_point=offset)
+    return _move(op, held)
 
 
-def _skip_cast(op: Any) -> Any:
-    """Return what makes a weight, where that is cast from the type of its scale (FP16) as it is read."""
-    made = op.input_value(0).get_node() if op.get_type_name() == "Convert" else op
+def _move(op: Any, held: Stored) -> Stored:
+    """Return what an operator makes of integers and their scales by the moves behind these; of groups, which have an
+    axis of their own before, each number has its scale."""
+    moves = []
+    while op.get_type_name() in _MOVES:
+        moves.append(op)
+        op = op.input_value(0).get_node()
+    parts, shape = [held.integers, held.scale, held.zero_point], held.integers.shape
+    for move in reversed(moves):
+        wanted = tuple(move.get_output_shape(0))
+        if move.get_type_name() == "Transpose":
+            order = move.input_value(1).get_node().data.tolist() or range(len(shape))[::-1]
+            parts = [np.broadcast_to(one, shape).transpose(order) for one in parts]
+        elif wanted != shape:
+            parts = [np.broadcast_to(one, shape).reshape(wanted) for one in parts]
+        shape = wanted
+    return Stored(integers=parts[0], scale=parts[1], zero_point=parts[2])
+
+
+def _skip_moves(op: Any) -> Any:
+    """Return what makes a weight, where that is cast from the type of its scale (FP16) as it is read, or was made in
+    groups, or lies in another order of its axes."""
+    made = op
+    while made.get_type_name() in _MOVES and made.get_output_partial_shape(0).is_static:
+        if made.get_type_name() == "Transpose" and made.input_value(1).get_node().get_type_name() != "Constant":
+            break
+        made = made.input_value(0).get_node()
     return op if made.get_type_name() == "Constant" else made
 
 
-def _iterate_both_ways(op: Any) -> Iterator[tuple[Any, Array | None]]:
+_SHAPES = frozenset({"Convert", "Reshape", "Squeeze", "Unsqueeze"})
+"""What leaves the order of numbers, as an ONNX file's scales have it."""
+
+_MOVES = _SHAPES | {"Transpose"}
+
+
+def _find_parts(op: Any) -> tuple[Any, Any, Any] | None:
+    """Return what makes the codes, the zero points (None: there are none) and the scales of a weight, from constants
+    alone."""
+    if op.get_type_name() != "Multiply":
+        return None
     first, second = (port.get_node() for port in op.input_values())
-    yield first, _read_constant(second)
-    yield second, _read_constant(first)
+    for product, scale in ((first, second), (second, first)):
+        less = product.get_type_name() == "Subtract"
+        codes, zero = (port.get_node() for port in product.input_values()) if less else (product, None)
+        if _is_converted(codes) and all(one is None or _find_held(one) is not None for one in (zero, scale)):
+            return codes, zero, scale
+    return None
 
 
-def _read_constant(op: Any, *, whole: bool = False) -> Array | None:
-    """Return a constant, converted or not; whole: one of 8-bit integers, which is converted."""
-    if whole and not _is_converted(op):
-        return None
-    shape, held = tuple(op.get_output_shape(0)) if op.get_output_partial_shape(0).is_static else None, op
-    while held.get_type_name() in ("Convert", "Reshape"):  # an ONNX file's scales of channels are reshaped
-        held = held.input_value(0).get_node()
-    if held.get_type_name() != "Constant" or shape is None:
-        return None
-    return np.array(held.data).astype(held.data.dtype if whole else np.float32).reshape(shape)
+def _find_held(op: Any) -> Any | None:
+    """Return the constant that an operator gives, in whatever shape and type."""
+    static = op.get_output_partial_shape(0).is_static
+    while op.get_type_name() in _SHAPES:
+        op = op.input_value(0).get_node()
+    return op if static and op.get_type_name() == "Constant" else None
+
+
+def _read_constant(op: Any) -> Array:
+    """Return the numbers of the constant that an operator gives, in its shape."""
+    return read_numbers(_find_held(op)).reshape(tuple(op.get_output_shape(0)))
 
 
 def _is_converted(op: Any) -> bool:
-    """Return whether an operator makes floats of a constant of 8-bit integers."""
-    held = op.input_value(0).get_node() if op.get_type_name() == "Convert" else op
-    return held is not op and held.get_type_name() == "Constant" and held.get_element_type().get_type_name() in _WHOLE
+    """Return whether an operator makes floats of a constant of few bits."""
+    held = _find_held(op) if op.get_type_name() == "Convert" else None
+    return held is not None and held.get_element_type().get_type_name() in _FEW_BITS
 
 
 def _read_levels(op: Any) -> Stored | None:
     """Return the levels to which a FakeQuantize rounds a constant, as integers of a type of 8 bits."""
-    read = [_read_constant(port.get_node()) for port in op.input_values()]
+    read = [port.get_node() for port in op.input_values()]
     steps = int(op.get_attributes()["levels"]) - 1
-    if any(one is None for one in read) or not 0 < steps < 1 << 8:
+    if any(_find_held(one) is None for one in read) or not 0 < steps < 1 << 8:
         return None
-    values, low, high, low_out, high_out = (np.asarray(one, np.float64) for one in read)
+    values, low, high, low_out, high_out = (_read_constant(one).astype(np.float64) for one in read)
     if not ((high > low) & (high_out > low_out)).all():
         return None
     levels = np.rint((np.clip(values, low, high) - low) / (high - low) * steps)
