@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.number_types import number_type
 from ..protocols import find_file_scales
 from ..records import Grid
 from .operator_facts import largest_of_row
@@ -17,8 +18,8 @@ from .undo import LEFT, Case, measure_left_of, run_with
 from .units import largest_of, steps_of
 
 __all__ = [
-    "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_own_scale", "find_probability_steps",
-    "measure_left_with",
+    "UNUSED", "ends_of", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_own_scale",
+    "find_probability_steps", "measure_left_with", "round_up",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -90,15 +91,19 @@ def _fit_scale(values: Array, scale: Array, zero: Array) -> tuple[Evidence, Arra
         return None
     step, at = float(scale.reshape(-1)[0]), zero.reshape(-1)[0]
     ends = min(0.0, float(np.min(values))), max(0.0, float(np.max(values)))
-    fits = (ends[1] - ends[0]) / steps
-    if not 0 < UNUSED * fits <= step:
-        return None
+    fits = float(round_up(find_least_scales(np.array(ends), zero.dtype, np.asarray(at)).max()))
+    coarse, other = _put_on_grid(values, step, at), dict[str, str]()
+    if not 0 < UNUSED * fits <= step:  # or with another zero point, where the file's leaves no room on one side
+        fits = float(round_up(np.asarray((ends[1] - ends[0]) / (steps - 1))))  # less one, to round the zero point
+        if not 0 < UNUSED * fits <= step:
+            return None
+        at = math.ceil(-ends[0] / fits) + int(ends_of(zero.dtype)[0])
+        other = {"with_zero": str(at)}
     evidence = {
-        "type": zero.dtype.name, "scale": step, "fits": fits, "steps": steps, "zero": float(at),
-        "used": round((ends[1] - ends[0]) / step), "largest": max(-ends[0], ends[1]),
+        "type": zero.dtype.name, "scale": step, "fits": fits, "steps": steps, "zero": float(zero.reshape(-1)[0]),
+        "used": round((ends[1] - ends[0]) / step), "largest": max(-ends[0], ends[1]), **other,
     }  # fmt: skip
-    fitting = _put_on_grid(values, fits, round(-ends[0] / fits) + _lowest_integer(zero.dtype))
-    return evidence, _put_on_grid(values, step, at), fitting
+    return evidence, coarse, _put_on_grid(values, fits, at)
 
 
 def _read_exact_values(case: Case, source: str) -> Array | None:
@@ -116,8 +121,38 @@ def _put_on_grid(values: Array, scale: float, zero: Any) -> Array:
     return np.asarray((np.rint(values.astype(np.float64) / scale + float(zero)) - float(zero)) * scale)
 
 
-def _lowest_integer(dtype: Any) -> int:
-    return int(np.iinfo(dtype).min)
+def ends_of(dtype: Any) -> tuple[float, float]:
+    """Return the least and the largest number of a type of few bits, integers or floats."""
+    import ml_dtypes
+
+    if (held := number_type(dtype.name)) is not None and held.bits:
+        return -held.largest, held.largest
+    limits = ml_dtypes.iinfo(dtype)
+    return limits.min, limits.max
+
+
+def find_least_scales(values: Array, dtype: Any, zero: Array) -> Array:
+    """Return the least scale on which each number has its place in a type of integers around that zero point, infinite
+    where there is none."""
+    low, high = ends_of(dtype)
+    room = np.where(values > 0, high - zero.astype(np.float64), low - zero.astype(np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(values == 0, 0.0, np.where(room == 0, np.inf, values / room))
+
+
+def round_up(values: Array) -> Array:
+    """Return numbers no smaller that are told as they are: what is rounded down would not hold the largest."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(values)))
+        found = np.ceil(values * place - _BESIDE) / place
+    return np.where(np.isfinite(values) & (values > 0), found, values)
+
+
+_DIGITS = 4
+"""As numbers are printed."""
+
+_BESIDE = 1e-9
+"""Part of the last of them that a number of float64 may be beside it."""
 
 
 def measure_left_with(

@@ -19,7 +19,7 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
 from .bias_scale import find_bias_scale, measure_left_of_constant
 from .effects import Carried, Sink, carry_errors_together
-from .file_scales import UNUSED, measure_left_with
+from .file_scales import UNUSED, ends_of, find_least_scales, measure_left_with, round_up
 from .held_constants import dequantise, has_one_scale, list_stored_constants
 from .introduced import MASK, Alone
 from .operator_facts import error_share
@@ -398,19 +398,9 @@ _MOST_INSIDE = 0.5
 def _find_ends(integers: Array) -> tuple[Array, Array]:
     """Return which of a constant's integers are its largest, and which its least, where these are the type's."""
     whole = integers.astype(np.float64)
-    low, high = _ends_of(integers.dtype)
+    low, high = ends_of(integers.dtype)
     top, bottom = float(whole.max()), float(whole.min())
     return (whole == top) & (top >= high - 1), (whole == bottom) & (bottom <= low + 1)
-
-
-def _ends_of(dtype: Any) -> tuple[float, float]:
-    """Return the least and the largest number of a type of few bits, integers or floats."""
-    import ml_dtypes
-
-    if (held := number_type(dtype.name)) is not None and held.bits:
-        return -held.largest, held.largest
-    limits = ml_dtypes.iinfo(dtype)
-    return limits.min, limits.max
 
 
 def _measure_steps(stored: Array) -> Array:
@@ -546,9 +536,13 @@ def _find_large_steps(case: Case, weight: str, values: Array, held: Stored) -> T
     low, high = np.zeros(scales.size), np.zeros(scales.size)
     np.minimum.at(low, group, flat)
     np.maximum.at(high, group, flat)
-    fits = (high - low) / steps if steps else np.zeros_like(scales)
+    fits = np.zeros_like(scales)
+    if steps:
+        needed = find_least_scales(values, kind, np.broadcast_to(held.zero_point, values.shape))
+        np.maximum.at(fits, group, needed.reshape(-1))
     if floats.size:  # its steps are as fine as its numbers are small, down to the least of them
         fits, steps = np.maximum(-low, high) / floats.max(), floats.size - 1
+    fits = round_up(fits)
     coarse = (fits > 0) & (UNUSED * fits <= scales)
     if not coarse.any():
         return None

@@ -121,13 +121,19 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "`{from}` 以比例 {scale} 量化为 {type}，其数值（最大 {largest}）只用到 {steps} 个步长中的 {used} 个；"
             "比例 {fits} 即可",
         ),
+        instead={"with_zero": Wording(
+            "`{from}` is quantised to {type} with a scale of {scale}, so that its values, up to {largest}, take"
+            " {used} {used:step|steps} of {steps}; {fits} with a zero point of {with_zero} would do",
+            "`{from}` 以比例 {scale} 量化为 {type}，其数值（最大 {largest}）只用到 {steps} 个步长中的 {used} 个；"
+            "比例 {fits} 配零点 {with_zero} 即可",
+        )},
         sentence=Wording(
             "{what} `{name}` lost the precision: {why}. Quantise `{from}` again with that scale.",
             "{what} `{name}` 丢失了精度：{why}。请用该比例重新量化 `{from}`。",
         ),
         evidence={
             "from": _TEXT, "type": _TEXT, "scale": _FIGURE, "largest": _FIGURE, "used": _COUNT, "steps": _COUNT,
-            "fits": _FIGURE,
+            "fits": _FIGURE, "zero": _FIGURE, "with_zero": _TEXT,
         },
     ),
     "broken_scale": Cause(
