@@ -4,15 +4,19 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_models
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime.engine.light_imports import import_lean
+from precision_debug_onnxruntime.engine.runtime import Runtime
 from precision_debug_onnxruntime.engine.types import read_types
+from precision_debug_onnxruntime.make.running_graph import infer_types
 
 import precision_debug
 from precision_debug.errors import ModelError
+from precision_debug.onnx.model import read_model
 
 F = TensorProto.FLOAT
 
@@ -118,3 +122,24 @@ def test_what_onnx_runtime_does_not_load_is_the_models_fault(name: str, what: st
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(ModelError, match=what):
         precision_debug.compare(path, run_mode="ort_opt")
+
+
+def test_a_model_that_is_opened_again_is_loaded_for_its_types_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search opens one model for each set that it tries; another model, or other entries, are asked for anew."""
+    opened, plain = [], Runtime.open
+    monkeypatch.setattr(Runtime, "open", lambda self, *a, **k: opened.append(self) or plain(self, *a, **k))
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    model = read_model(str(tmp_path / "m.onnx"))
+    others = Runtime(settings={"config": {"session.intra_op.allow_spinning": "0"}}), Runtime(telling=True)
+    first = infer_types(model, Runtime(), tmp_path)
+    assert infer_types(model, Runtime(settings={"disabled_optimizers": ["MatMulAddFusion"]}), tmp_path) == first
+    assert len(opened) == 1
+    for runtime in others:
+        assert infer_types(model, runtime, tmp_path) == first
+    model.proto.graph.node[-1].output[0] = "renamed"
+    model.proto.graph.output[0].name = "renamed"
+    assert ((), "renamed") in infer_types(model, Runtime(), tmp_path).known
+    assert len(opened) == 4
+    assert not list(tmp_path.glob("*.ort"))

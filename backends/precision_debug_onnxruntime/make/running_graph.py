@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import mmap
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -140,16 +143,45 @@ def read_unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
     return Model(proto=graph.proto, folder=model.folder, path=model.path)
 
 
+_TYPES_KEPT = 8
+_types: OrderedDict[tuple[str, bytes], Types] = OrderedDict()
+_lock = threading.Lock()
+
+
 def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
-    """Return the type and shape of every value, subgraphs included, by loading the model without its large weights."""
-    path = folder / f"types{next(_numbers)}.ort"
-    try:
-        runtime.open(_make_light_model(model)[0], dump=path)
-    except PrecisionDebugError:
-        runtime.open(model, dump=path)
-    types = read_types(path.read_bytes())
-    path.unlink()
-    return types
+    """Return the type and shape of every value, subgraphs included, by loading the model without its large weights.
+
+    A search opens one model many times: types that such a load gave are kept, of the last few models of a process.
+    """
+    light = _make_light_model(model)[0]
+    key = _identify(light, runtime)
+    with _lock:
+        found = None if key is None else _types.pop(key, None)
+    if found is None:
+        path = folder / f"types{next(_numbers)}.ort"
+        try:
+            runtime.open(light, dump=path)
+        except PrecisionDebugError:
+            runtime.open(model, dump=path)
+            key = None
+        found = read_types(path.read_bytes())
+        path.unlink()
+    if key is not None:
+        with _lock:
+            _types[key] = found
+            while len(_types) > _TYPES_KEPT:
+                _types.popitem(last=False)
+    return found
+
+
+def _identify(light: Model, runtime: Runtime) -> tuple[str, bytes] | None:
+    """Return what types depend on; None where a load is to be logged."""
+    if runtime.telling:
+        return None
+    loaded = {name: value for name, value in runtime.settings.items() if name in ("config", "custom_ops_library")}
+    folder = light.folder if any(iterate_external_tensors(light.proto.graph)) else None
+    where = repr((runtime.providers, runtime.provider_options, sorted(loaded.items()), folder))
+    return where, hashlib.sha256(light.proto.SerializeToString()).digest()
 
 
 def _make_light_model(model: Model) -> tuple[Model, list[Any]]:
