@@ -14,7 +14,7 @@ from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.reasons.ways import NO_WAY, way
-from precision_debug.records import Doubt, Grid, InputMeta, Operator, TensorMeta
+from precision_debug.records import Doubt, Grid, InputMeta, Operator, Stored, TensorMeta
 
 from .engine.graph import BODIES, READS, Graph, Value
 from .failures import running
@@ -42,7 +42,7 @@ class LiteRtSession:
     ) -> None:  # fmt: skip
         self._graph, self._maker, self._inputs, self._file_numbers, self._raw = graph, maker, inputs, file_numbers, raw
         self._real = graph.flat.real_numbers()
-        self.holds_integers = graph.in_whole_steps
+        self.holds_integers, self.scales = graph.in_whole_steps, graph.flat.file_scales()
         self.arithmetic = "int8" if self.holds_integers else ""
         self._said: dict[Reason, None] = dict.fromkeys(notes)
         self._one_run = OneRun(maker.path)
@@ -125,6 +125,11 @@ class LiteRtSession:
         """See protocols.Replacer."""
         value = self._graph.named.get(name)
         return None if value is None or value.place < 0 else self._graph.operator(value)
+
+    def stored(self, name: str) -> Stored | None:
+        """See protocols.find_stored."""
+        flat = self._graph.flat
+        return next((flat.held(one) for one in flat.main.tensors if one.name.decode() == name), None)
 
     def close(self) -> None:
         with self._one_run.closing():

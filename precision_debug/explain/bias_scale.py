@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..onnx.scales import find_broken
 from ..records import Stored
 from .file_scales import measure_left_with
 from .held_constants import dequantise, list_stored_constants, list_target_operators
@@ -27,7 +28,7 @@ def find_bias_scale(case: Case) -> dict[str, Any]:
     with both, where the baseline's in its place takes most of the error away; {} where there is none."""
     for weight, values, held in _list_biases(case):
         there = np.broadcast_to(np.asarray(held.used, np.float64), values.shape)
-        own = _find_own_scale(values, held)
+        own = None if find_broken(there).any() else _find_own_scale(values, held)  # told of the grids which make it
         far = np.zeros(()) if own is None else np.abs(there - own) > _ANOTHER_SCALE * own
         left = measure_left_of_constant(case, weight, values, held) if own is not None and far.any() else 1.0
         if own is None or (left is not None and left > LEFT):

@@ -26,8 +26,8 @@ __all__ = ["find_broken_scale"]
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
 
-_TURNS = TURNS | {"FakeQuantize", "Convert", "Subtract", "Multiply"}
-"""The same, and what OpenVINO makes of them."""
+_TURNS = TURNS | {"FakeQuantize", "Convert", "Subtract", "Multiply", "QUANTIZE", "DEQUANTIZE"}
+"""The same, what OpenVINO makes of them, and LiteRT's."""
 
 _FEW = 32
 """Tensors of the target between two that are compared."""
@@ -48,7 +48,8 @@ def find_broken_scale(subject: Subject, alone: Alone, name: str) -> Evidence:
             left = None if undone is None else measure_left_of(case, undone)
         if left is not None and left <= LEFT:
             return {**evidence, "left": left}
-        if left is None and broken and evidence["scale"] != "0":  # nothing could be run, but NaN comes of such a one
+        lost = values is not None and (values != case.constants[evidence["weight"]]).any() if left is None else False
+        if left is None and (lost or (broken and evidence["scale"] != "0")):  # nothing could be run
             return evidence
     return {}
 
@@ -158,7 +159,9 @@ def _repair_tensor(case: Case, evidence: Evidence) -> Array | None:
         return _put_on_sound_grid(case.exact if made is None else made, held_as)
     if source in case.subject.row_of:
         given = case.given(source)
-        return None if given is None else case.again({source: _put_on_sound_grid(given, held_as)})
+        put = {} if given is None else {source: _put_on_sound_grid(given, held_as)}
+        again = case.again(put) if put else None
+        return run_with(case, put).get(case.name) if put and again is None else again
     inside = run_with(case, {}, source).get(source)
     return None if inside is None else run_with(case, {source: _put_on_sound_grid(inside, held_as)}).get(case.name)
 

@@ -100,4 +100,5 @@ def open_stored(mine: Operator, theirs: Operator) -> tuple[Operator, Operator]:
 def dequantise(held: Stored) -> Array:
     """Return the numbers that the integers, or floats of 8 bits, stand for where they are read."""
     whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
-    return np.asarray(whole * np.asarray(held.used, np.float64))
+    with np.errstate(all="ignore"):  # a scale may be anything
+        return np.asarray(whole * np.asarray(held.used, np.float64))

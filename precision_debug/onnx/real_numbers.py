@@ -89,7 +89,7 @@ class RealNumbers:
         ends, held = np.iinfo(np.asarray(like).dtype), np.asarray(real, np.float64)
         with np.errstate(all="ignore"):
             found = np.rint(np.nan_to_num(held) / line.scale) + line.zero
-        return np.clip(found, ends.min, ends.max).astype(np.asarray(like).dtype)
+            return np.clip(found, ends.min, ends.max).astype(np.asarray(like).dtype)
 
     def grid(self, name: str, dtype: str) -> Grid | None:
         """Return the ends of what a tensor of that type can hold, and how many numbers; None where one scale is not for

@@ -10,6 +10,7 @@ import numpy as np
 
 from precision_debug.errors import ModelError
 from precision_debug.onnx.real_numbers import RealNumbers
+from precision_debug.onnx.scales import find_broken
 from precision_debug.records import Stored
 
 from ..failures import reading
@@ -115,7 +116,8 @@ class Flat:
         held = self.held(tensor)
         if held is None:
             return None
-        return np.asarray((held.integers.astype(np.float64) - held.zero_point) * held.scale, np.float32)
+        with np.errstate(all="ignore"):  # a scale may be anything
+            return np.asarray((held.integers.astype(np.float64) - held.zero_point) * held.scale, np.float32)
 
     def held(self, tensor: Any, read_on: Array | None = None) -> Stored | None:
         """Return a quantised constant in integers; None where it is none, or is quantised by blocks. read_on: the scale
@@ -132,6 +134,7 @@ class Flat:
         factor, zero = (one.reshape(shape if axis is not None else ()) for one in (factor, zero))
         added = read_on if integers.dtype.name in _SUMS and read_on is not None else None
         fits = added is not None and added.size in (1, integers.size) and integers.ndim == 1
+        fits = fits and not find_broken(added).any()  # else that is told of the grids which make it
         return Stored(integers=integers, scale=factor, zero_point=zero, read_on=added if fits else None)
 
     def real_numbers(self) -> RealNumbers:
@@ -141,6 +144,14 @@ class Flat:
             if dtype_of(tensor.type) in {"int8", "uint8", "int16"} and (scale := scale_of(tensor)) is not None
         }  # fmt: skip
         return RealNumbers(by_name=found)
+
+    def file_scales(self) -> dict[str, tuple[Array, Array]]:
+        """Return scale and zero point, in the type of its integers, of each quantised tensor of the main subgraph."""
+        found = {}
+        for tensor in self.main.tensors:
+            if dtype_of(tensor.type) in WHOLE and (scale := scale_of(tensor)) is not None:
+                found[tensor.name.decode()] = scale[0], scale[1].astype(_numpy_type(dtype_of(tensor.type)) or np.int8)
+        return found
 
     def stored(self, buffer: Any) -> Array:
         """Return a buffer's bytes."""
@@ -158,7 +169,7 @@ def scale_of(tensor: Any) -> tuple[Array, Array, int | None] | None:
     if held is None or held.scale is None or len(held.scale) == 0 or held.detailsType:
         return None
     scale = np.asarray(held.scale, np.float32)
-    if not np.all(scale):
+    if not np.all(scale) and dtype_of(tensor.type) not in WHOLE:
         return None  # a converter's mark of a tensor that it only measured
     zero = np.zeros(scale.size, np.int64) if held.zeroPoint is None else np.asarray(held.zeroPoint, np.int64)
     zero = np.broadcast_to(zero, scale.shape) if zero.size == 1 else zero
