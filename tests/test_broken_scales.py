@@ -146,6 +146,19 @@ def test_who_reads_a_broken_tensor_twice_is_judged_on_sound_numbers(tmp_path: Pa
     assert "square" not in told or told["square"].cause != "born"
 
 
+def test_who_reads_a_tensor_of_sound_scale_beside_another_is_not_given_the_coarse_one(tmp_path: Path) -> None:
+    """As seen of magika: a Reshape behind a product whose constant has a scale of 0 was told as too coarse; it read the
+    tensor dequantised once more, in whose place nothing was put."""
+    g = Graph(opset=19)
+    g.op("Mul", [product(g), g.weight("c", np.full(16, 0.7, np.float32))], "gone")
+    square = g.op("Mul", ["gone", "gone"], "square")
+    turned = g.op("Reshape", ["gone", g.weight("shape", np.array([16, 4]))], "turned")
+    summed = g.op("MatMul", [turned, square], "summed")
+    told = compare_float8(tmp_path, g, [summed])
+    assert told["gone"].evidence["weight"] == "c"
+    assert "turned" not in told
+
+
 def test_a_tensor_that_its_scale_in_float8_cuts_off_is_told_with_its_end(tmp_path: Path) -> None:
     """It was "overflow, above the type's maximum of 448", or "this type is too coarse" of numbers below that."""
     g = Graph(opset=19)

@@ -8,10 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from precision_debug.onnx.file_operators import FileOperators
 from precision_debug.onnx.graph import copy_but, iterate_graphs, iterate_subgraphs, list_outer_reads
 from precision_debug.onnx.model import Model
-from precision_debug.onnx.scales import find_broken
 from precision_debug.onnx.types import elem_of
 
 from .taps import DOMAIN, put_of
@@ -204,7 +202,7 @@ def insert_taps(
 
     proto = copy_but(model.proto, graph="initializer")
     builder = _Builder(entries, session, lending, writing, "DeviceTap" if on_device else "Tap", exchanging)
-    builder.copies = _find_broken_copies(model) if writing else {}
+    builder.copies = _find_copies(model) if writing or exchanging else {}
     builder.graph(proto.graph, (), False)
     if writing:
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros(0, np.int64), _NO_SHAPE))
@@ -244,17 +242,15 @@ def _make_copy(node: Any) -> Any:
     return copied
 
 
-def _find_broken_copies(model: Model) -> dict[str, str]:
-    """Return tensors that ONNX Runtime dequantises once more for a further reader, each with the first of its kind,
-    where their scale makes NaN of all: what is put in place of the first is then for all of its readers."""
-    constants = FileOperators(model)
-    first: dict[tuple[Any, ...], str] = {}
+def _find_copies(model: Model) -> dict[str, str]:
+    """Return tensors that ONNX Runtime dequantises once more for a further reader, each with the first of its kind in
+    the same graph: what is put in place of the first is then for all of its readers."""
     found: dict[str, str] = {}
-    for node in (node for graph in iterate_graphs(model.proto.graph) for node in graph.node):
-        if node.op_type == "DequantizeLinear":
-            said = *node.input, *sorted(one.SerializeToString() for one in node.attribute)
-            one = first.setdefault(said, node.output[0])
-            scale = constants.get(node.input[1]) if one != node.output[0] else None
-            if scale is not None and find_broken(scale).any():
-                found[node.output[0]] = one
+    for graph in iterate_graphs(model.proto.graph):
+        first: dict[tuple[Any, ...], str] = {}
+        for node in graph.node:
+            if node.op_type == "DequantizeLinear":
+                said = *node.input, *sorted(one.SerializeToString() for one in node.attribute)
+                one = first.setdefault(said, node.output[0])
+                found |= {node.output[0]: one} if one != node.output[0] else {}
     return found
