@@ -17,6 +17,7 @@ from onnx_models import if_model, model, value
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.onnx.submodel import Part, Parts
+from precision_debug.products.tools.reduce import _describe_script
 from precision_debug.records import Status
 
 
@@ -188,3 +189,9 @@ def test_a_fault_that_needs_what_comes_behind_it_ends_there(tmp_path: Path, monk
     assert asked[0] == "t6"
     assert found["tensor"] == "t7"
     assert found["operators"][-1] == ("Sqrt", "t7")
+
+
+@pytest.mark.parametrize(("passes", "verb"), [(("A",), "A brings"), (("A", "B"), "A and B bring")])
+def test_a_script_says_which_passes_bring_it(passes: tuple[str, ...], verb: str) -> None:
+    (line,) = _describe_script(Path("part.onnx"), passes)
+    assert line.endswith(f"which {verb}")

@@ -224,9 +224,10 @@ def test_what_has_to_be_minded_of_a_pass_takes_one_line_of_six(monkeypatch: pyte
         assert all(word in said for word in words[:count])
 
 
-@pytest.mark.parametrize("more", ["an infinity inside", "tokens that flip"])
+@pytest.mark.parametrize("more", ["an infinity inside", "tokens that flip", "three numbers"])
 def test_what_a_pass_has_to_tell_takes_the_place_of_its_counts(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
-    """A mask of the target alone, and a language model in BF16, took seven lines although nothing was wrong."""
+    """A mask of the target alone, a language model in BF16 and a compiled module took seven lines although nothing was
+    wrong."""
     rows = [make_row(number, 1e-5, is_output=number == 7) for number in range(8)]
     plain = calm = dataclasses.replace(make_report(0), rows=tuple(rows), scores={}, scored=0, notes=())
     if more == "tokens that flip":
@@ -235,16 +236,20 @@ def test_what_a_pass_has_to_tell_takes_the_place_of_its_counts(monkeypatch: pyte
         flipped = TokenSequence(row=0, tokens=1, predictions=1, flips=1)
         told = Tokens(ids="x", logits="y", vocabulary=9, predictions=1, tokens=(token,), sequences=(flipped,))
         calm = dataclasses.replace(calm, tokens=told)
+    elif more == "three numbers":
+        values: dict[str, Any] = {"exact_base": 4e-8, "exact_target": 4e-8, "apart": 0.0}
+        calm = dataclasses.replace(calm, notes=(say("beside_float64", baseline="one", target="other", **values),))
     else:
         assert rows[2].comparison is not None
         broken = dataclasses.replace(rows[2].comparison.target, nan=4)
         rows[2] = dataclasses.replace(rows[2], status=Status.UNMATCHED, comparison=None, target=broken)
     calm = dataclasses.replace(calm, rows=tuple(rows))
     assert calm.exit_status == 0
-    for language, words in (("en", ("NaN", "flip")), ("zh", ("NaN", "贪心"))):
+    words = {"three numbers": ("float64", "float64"), "tokens that flip": ("flip", "贪心")}.get(more, ("NaN", "NaN"))
+    for language, word in zip(("en", "zh"), words, strict=True):
         said = printed(calm, monkeypatch, 400, language, terminal=False)
         assert len(said.splitlines()) == len(printed(plain, monkeypatch, 400, language, terminal=False).splitlines())
-        assert words[more == "tokens that flip"] in said
+        assert word in said
 
 
 def test_where_the_users_metric_holds_whoever_makes_the_error_is_in_the_report(

@@ -122,8 +122,8 @@ def _does_metric_hold(report: Report) -> bool:
 def _passing_lines(report: Report) -> Iterator[Line]:
     """Yield the sentence, which has the worst output, the verdict, what was compared, what users asked for, and where
     the rest is: six lines with a report and its inputs, where nobody asked for more. What has to be minded, the first
-    that the files prove of what no output feels, NaN or Inf inside, or tokens that flip take the place of the tensors'
-    counts, whose share stands in what it rests on."""
+    that the files prove of what no output feels, NaN or Inf inside, tokens that flip, or numbers beside a third run
+    take the place of the tensors' counts, whose share stands in what it rests on."""
     answer = list(_answer_lines(report))
     yield from answer[:2]
     by_metric = _does_metric_hold(report)
@@ -145,7 +145,7 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     shown = {*([] if by_metric else ["on the answer"]), *(["tokens"] if flips else [])}
     scores = [line for line in outcome if line.label.en in shown]
     further = [line for line in outcome if line.label.en != " " and line not in scores]
-    if wider or proven or scores or (inside and not told):
+    if wider or proven or scores or asked or (inside and not told):
         further.append(tensors)
     else:
         yield tensors

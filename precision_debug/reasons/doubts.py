@@ -279,8 +279,8 @@ DOUBTS: Mapping[str, Wording] = {
         "目标以何种类型累加无从得知。", "Keep the operator in FP32, or scale its inputs down first.",
     ),
     "put_in_evaluation": Wording(
-        "The factory returns its module in training mode, and it was put into evaluation mode, where {names} computes"
-        " something else.",
+        "The factory returns its module in training mode, and it was put into evaluation mode, which changes the"
+        " results of {names}.",
         "工厂函数返回的模块处于训练模式，而此处已将其置于评估模式，{names} 的计算因此不同。",
         "Call .eval() in the factory, or use --option training=1 to run it as it is.",
     ),

@@ -185,7 +185,7 @@ FAILURES: Mapping[str, Wording] = {
     "cannot_write": Wording("cannot write there: {error}", "无法写入：{error}"),
     "another_tmpdir": Wording("set TMPDIR to another disk", "请将 TMPDIR 设到另一个磁盘"),
     "stopped_by_pass": Wording(
-        "the engine's own pass {passes} makes what the engine cannot run: {why}",
+        "what the engine cannot run was made by its own pass {passes}: {why}",
         "引擎自身的 pass {passes} 改写出了引擎无法运行的图：{why}",
     ),
     "runs_without": Wording(

@@ -188,7 +188,7 @@ def _describe_script(part_file: Path, passes: Sequence[str] | None) -> list[str]
     """Return what to print of the script; passes: None where there is none."""
     if passes is None:
         return []
-    brings = f", which {' and '.join(passes)} brings" if passes else ""
+    brings = f", which {' and '.join(passes)} {'brings' if len(passes) == 1 else 'bring'}" if passes else ""
     return [f"python {shlex.quote(str(part_file.with_suffix('.py')))}: the same with the engine alone{brings}"]
 
 
