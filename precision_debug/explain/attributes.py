@@ -18,10 +18,11 @@ from ..protocols import takes_attributes
 from ..reasons import say
 from ..records import Operator, TensorMeta
 from .criteria import SEVERAL
+from .evaluators import list_source_names, make_exact_evaluator
 from .operator_facts import parameters_of
 from .operators import MOVE, plain_type
 from .subject import list_between
-from .undo import LEFT, Case, list_source_names, make_exact_evaluator, measure_left_of, run_with
+from .undo import LEFT, Case, measure_left_of, run_with
 from .work import Work
 
 __all__ = [

@@ -28,6 +28,7 @@ from .broken_scales import find_broken_scale
 from .casts import find_cast_cause
 from .criteria import HALF
 from .effects import find_noise, measure_growth
+from .evaluators import make_exact_evaluator
 from .file_scales import find_clipping_scale, find_coarse_scale, find_own_scale
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
@@ -42,6 +43,7 @@ from .grid import (
 from .growth import find_merged_operand
 from .introduced import Alone
 from .made_of_constants import find_constant_behind
+from .narrowings import find_parts, measure_rounding, tell_rest
 from .operator_facts import (
     WIDE,
     constants_of,
@@ -77,11 +79,9 @@ from .undo import (
     count_below,
     find_amplified_constant,
     find_tiny_constant,
-    make_exact_evaluator,
     measure_growth_of_constants,
     measure_least_rounding,
     measure_left_of,
-    round_to_grid,
 )
 from .units import BEYOND, describe_underflow, find_lost_digits, find_rounded_off, largest_of, smallest_of
 from .whole_numbers import find_whole_in_float32, find_wrapped_integers, has_whole_numbers_alone
@@ -317,10 +317,20 @@ class _Operator:
 
 
 def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
-    """By the first rule that tells it: what cannot be otherwise comes before what is only likely."""
+    """That the target computes something else is said only where all that it rounds was undone in vain."""
     with np.errstate(all="ignore"):
         exact, wrong = exact.astype(np.float64), wrong.astype(np.float64)
     one = _Operator(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+    code, evidence = _cause_by_rules(one)
+    if (CAUSES[code].by_a_pass or code == "unfound") and (parts := find_parts(one.case)):
+        return "coarse", {"units": one.found.units, **parts}
+    if "parts" in CAUSES[code].behind:
+        evidence = {**evidence, **tell_rest(one.case, evidence)}
+    return code, evidence
+
+
+def _cause_by_rules(one: _Operator) -> Told:
+    """By the first rule that tells it: what cannot be otherwise comes before what is only likely."""
     for rule in (
         _cause_beyond_range, _cause_born_there, _read_on_steps, _cause_in_integers, _cause_below_range,
         _cause_divided_by_infinity,
@@ -328,7 +338,7 @@ def _cause_by_values(subject: Subject, alone: Alone, name: str, exact: Array, wr
     ):  # fmt: skip
         if evidence := rule(one):
             return _unless_files_differ(one, evidence)
-    if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
+    if one.narrow not in WIDE and (inside := subtracts_inside(one.subject, one.name, one.found.units)):
         return "cancellation", {**inside, "factor": one.found.units}
     beyond = (one.found.units or 0.0) > BEYOND and one.narrow not in WIDE
     if beyond and (rounded := find_amplified_constant(one.case)):
@@ -348,38 +358,10 @@ def _unless_files_differ(one: _Operator, told: Told) -> Told:
     instead = _name_other_operators(one.subject, one.name, {})
     beyond = one.subject.two_files and (one.found.units or 0.0) > BEYOND
     asked = beyond or (instead[1] and instead[0] == "files_differ")
-    made = _measure_rounding(one.case) if asked else None
+    made = measure_rounding(one.case) if asked else None
     if made is None or made * math.sqrt(evidence.get("depth", 1)) >= HALF * one.case.own:
         return told
     return instead[0], {"rel_l2": one.found.rel_l2, **instead[1]} if instead[0] == "other_arithmetic" else instead[1]
-
-
-def _measure_rounding(case: Case) -> float | None:
-    """Return the error, L2, that rounding each tensor and constant of a region to its narrow type makes, of integers to
-    one grid each; None where that cannot be run."""
-    if case.narrow not in ("float16", "bfloat16", "int8", "uint8") or (plain := case.again({})) is None:
-        return None
-    given = {source: values for source in case.subject.sources(case.name) if (values := case.given(source)) is not None}
-    put = {key: _round_to(case.narrow, values) for key, values in {**case.constants, **given}.items()}
-    for meta in case.subject.region_of.get(case.name, ()):
-        compute = make_exact_evaluator(dataclasses.replace(case, name=meta.name))
-        made = compute(put) if compute is not None else None
-        if made is not None:  # else the file has no such tensor: an engine wrote its operator in parts
-            put[meta.name] = _round_to(case.narrow, made)
-    if case.name not in put:
-        return None
-    error = put[case.name] - plain
-    return float(np.linalg.norm(error[np.isfinite(error)]))
-
-
-def _round_to(narrow: str, values: Array) -> Array:
-    """Return floats as a narrow type holds them; others as they are."""
-    if values.dtype.kind != "f" or not values.size:
-        return values
-    with np.errstate(all="ignore"):
-        if is_quantised(narrow):
-            return round_to_grid(values, narrow)
-        return round_values(np.ascontiguousarray(values, dtype=np.float32), dtype_of(narrow))
 
 
 def _told_or_not_found(one: _Operator, told: Told) -> Told:

@@ -19,7 +19,7 @@ from .units import largest_of, steps_of
 
 __all__ = [
     "UNUSED", "ends_of", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_own_scale",
-    "find_probability_steps", "measure_left_with", "round_up",
+    "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ def find_coarse_scale(case: Case) -> Evidence:
     need, where a fitting one takes most of the error away, or fitting ones of all such tensors do; {} where there is
     none such."""
     found: dict[str, tuple[Evidence, Array, Array]] = {}
-    for source, scale, zero in _list_scales_around(case.subject, case.name):
+    for source, scale, zero in list_scales_around(case.subject, case.name):
         values = _read_exact_values(case, source)
         if source not in found and values is not None and (told := _fit_scale(values, scale, zero)) is not None:
             found[source] = {"from": source, **told[0]}, *told[1:]
@@ -182,7 +182,7 @@ def _measure_left_inside(case: Case, source: str, coarse: Array, fine: Array) ->
     return float(np.linalg.norm(case.wrong - (one.astype(np.float64) - other) - case.exact)) / case.own
 
 
-def _list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
+def list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
     """Yield the baseline's name, the scale and the zero point of each tensor that the target's file quantises between
     the compared tensors before one and it, that one included: by an operator for it, or by who computes in integers."""
     target, row = subject.operators()[1], subject.row_of[name]
@@ -234,7 +234,7 @@ _HALF_A_STEP = 0.5001
 
 def _list_own_grids(subject: Subject, name: str) -> Iterator[Grid]:
     """Yield the grid of a result that the target's file quantises by one scale."""
-    for source, scale, zero in _list_scales_around(subject, name):
+    for source, scale, zero in list_scales_around(subject, name):
         if source == name and scale.size == 1 and zero.dtype.kind in "iu":
             ends, factor, origin = np.iinfo(zero.dtype), float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
             yield (ends.min - origin) * factor, (ends.max - origin) * factor, int(ends.max) - int(ends.min) + 1

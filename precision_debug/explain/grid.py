@@ -361,7 +361,10 @@ def find_stored_cause(case: Case) -> Told | None:
     is by a step that is far too large."""
     if misread := find_bias_scale(case):
         return "scale", misread
-    for weight, values, held in list_stored_constants(case.subject, case.name):
+    for weight, own, held in list_stored_constants(case.subject, case.name):
+        if case.folded is not None and weight != case.folded.weight:
+            continue  # what is folded in changes a bias, and its own constants are no more
+        values = own if case.folded is None else case.constants[weight]
         if told := (
             _cut_off(weight, values, held) or _find_other_scale(case, weight, values, held)
             or _find_other_integers(case, weight, values, held) or _find_large_steps(case, weight, values, held)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..protocols import find_stored
 from ..records import Operator, Stored
-from .subject import Subject
+from .subject import Subject, collect_stretch
 
 __all__ = [
     "dequantise", "find_held_constant", "has_one_scale", "list_stored_constants",
@@ -38,10 +38,26 @@ def _read_held(subject: Subject, name: str, weight: str, values: Array) -> tuple
         stored = find_stored(subject.target, weight) if not subject.two_files else None
         if subject.two_files and subject.quantised_file:
             stored = next((held for key, _, held in list_stored_constants(subject, name) if key == weight), None)
+        stored = stored or _find_behind(subject, name, values.shape)
         fits = stored is not None and stored.integers.shape == values.shape
         room[weight] = (dequantise(stored), int(np.size(stored.scale))) if stored is not None and fits else (None, 0)
     found: tuple[Array | None, int] = room[weight]
     return found
+
+
+def _find_behind(subject: Subject, name: str, shape: tuple[int, ...]) -> Stored | None:
+    """Return the only constant of a shape that the target's operators up to a tensor hold as integers, by whatever
+    name."""
+    target, found = subject.operators()[1], list[Stored]()
+    waiting = [*collect_stretch(subject.targets, subject.row_of[name].target_name, subject.partner)]
+    seen = {*waiting}
+    while waiting and target is not None:
+        operator = target.operator(waiting.pop())
+        if operator is not None:
+            found += [held for held in operator.stored.values() if held.integers.shape == shape]
+            more = {*operator.reads} - seen - subject.partner.keys()  # what an engine fused away, too
+            waiting, seen = [*waiting, *more], seen | more
+    return found[0] if len(found) == 1 else None
 
 
 def list_stored_constants(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:

@@ -20,13 +20,12 @@ from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import round_values
 from ..protocols import TellsOtherwise
 from ..reasons import say
-from ..records import TensorMeta
-from .forms import find_form
+from .evaluators import Folded, find_folded_weight, make_engine_evaluator, make_form_evaluator
 from .held_constants import find_held_constant, has_one_scale
 from .introduced import Alone
-from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, list_fixed, narrow_type, parameters_of
+from .operator_facts import constants_of, find_weights_in_few_bits, is_quantised, narrow_type, parameters_of
 from .subject import Subject
-from .units import find_lost_digits, is_of_few_bits, largest_of, normal_of, smallest_of, steps_of, unit_of
+from .units import find_lost_digits, largest_of, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
     "EXPERIMENTS",
@@ -38,8 +37,7 @@ __all__ = [
     "find_fitting_steps",
     "find_saturating_sums",
     "find_tiny_constant",
-    "list_source_names",
-    "make_exact_evaluator",
+    "list_grids",
     "measure_growth_of_constants",
     "measure_least_rounding",
     "measure_left_in_places",
@@ -99,8 +97,15 @@ class Case:
         return narrow_type(self.subject, self.name)
 
     @functools.cached_property
+    def folded(self) -> Folded | None:
+        """The weight that the target rounds to integers with an operator behind it folded into it."""
+        return find_folded_weight(self) if is_quantised(self.narrow) else None
+
+    @functools.cached_property
     def constants(self) -> Mapping[str, Array]:
-        return constants_of(self.subject, self.name)
+        """Its constants in float as the target has them before it rounds."""
+        own = constants_of(self.subject, self.name)
+        return own if self.folded is None else self.folded.fold(own)
 
     def given(self, source: str) -> Array | None:
         """Return what it read when it ran alone: the baseline's values as the target holds them, or the target's
@@ -116,7 +121,7 @@ class Case:
     def again(self) -> Callable[[Mapping[str, Array]], Array | None]:
         """Compute it once more with other constants or inputs, by name; it gives None where that cannot be done, or
         where what the baseline gave is not reproduced with its own."""
-        for make in (_make_engine_evaluator, _make_form_evaluator):  # of many forms, only where no engine computes it
+        for make in (make_engine_evaluator, make_form_evaluator):  # of many forms, only where no engine computes it
             compute = make(self)
             plain = None if compute is None else compute({})
             if compute is None or plain is None or plain.shape != self.exact.shape:
@@ -127,7 +132,7 @@ class Case:
             broken = bool((finite & ~np.isfinite(self.wrong)).any())
             whole = bool(np.isfinite(plain[finite]).all())  # no power of what is below 0, tried as the form
             if whole and off <= max(_REPRODUCED * self.own, least if broken else 0.0):
-                return compute
+                return compute if self.folded is None else self.folded.follow(compute)
         return lambda _: None
 
     def without_error_of(self, changed: Mapping[str, Array]) -> Array | None:
@@ -462,7 +467,7 @@ def _list_rounded_constants(case: Case) -> Iterator[dict[str, Array]]:
         yield {weight: next(_list_held_constants(case, weight, everything=True)) for weight in case.constants}
         return
     weights = [weight for weight, value in case.constants.items() if value.ndim > 1]
-    for grids in zip(*(_list_grids(case, weight) for weight in weights), strict=False):
+    for grids in zip(*(list_grids(case, weight) for weight in weights), strict=False):
         yield dict(zip(weights, grids, strict=True))
 
 
@@ -484,7 +489,7 @@ def _undo_constant_grid(case: Case, evidence: Evidence) -> Array | None:
     weight = evidence["weight"]
     values = case.constants[weight]
     return _choose_best(
-        case, (case.without_error_of({weight: _lose_what_is_0(values, grid)}) for grid in _list_grids(case, weight))
+        case, (case.without_error_of({weight: _lose_what_is_0(values, grid)}) for grid in list_grids(case, weight))
     )
 
 
@@ -493,7 +498,7 @@ def _lose_what_is_0(values: Array, grid: Array) -> Array:
     return np.where(grid == 0, 0.0, values)
 
 
-def _list_grids(case: Case, weight: str) -> list[Array]:
+def list_grids(case: Case, weight: str) -> list[Array]:
     """Return a constant as a file tells that the target holds it, or else on the grids that an engine may hold it on:
     of one scale, or of one for each channel."""
     value = case.constants[weight].astype(np.float64)
@@ -517,7 +522,7 @@ def measure_least_rounding(case: Case, weight: str) -> float:
     plain = case.again({})
     sizes = [
         _size_of_error(got - plain)
-        for grid in (_list_grids(case, weight) if plain is not None and weight in case.constants else ())
+        for grid in (list_grids(case, weight) if plain is not None and weight in case.constants else ())
         if (got := case.again({weight: grid})) is not None
     ]
     whole = _size_of_error(case.exact)
@@ -629,7 +634,7 @@ def find_coarse_constant(case: Case) -> dict[str, Any]:
         if values.size < 2 or not np.isfinite(values).all():
             continue
         sizes = np.abs(values[values != 0]).astype(np.float64)
-        for grid in _list_grids(case, weight):
+        for grid in list_grids(case, weight):
             gone = int(np.count_nonzero((values != 0) & (grid == 0)))
             undone = case.without_error_of({weight: _lose_what_is_0(values, grid)}) if gone else None
             left = None if undone is None else measure_left_of(case, undone)
@@ -714,86 +719,3 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "few_bits": _undo_weight_rounding,
 }
 """By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
-
-
-def _make_engine_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """As ``make_exact_evaluator``, in float64."""
-    exactly = make_exact_evaluator(case)
-    if exactly is None:
-        return None
-
-    def compute(changed: Mapping[str, Array]) -> Array | None:
-        found = exactly(changed)
-        return None if found is None else found.astype(np.float64)
-
-    return compute
-
-
-def make_exact_evaluator(
-    case: Case, told: Mapping[str, Mapping[str, Any]] | None = None
-) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """Return the region's operators one after the other, in the baseline's own engine, where it runs them alone. told:
-    attributes in place of their own, by what they make."""
-    operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
-    if operators is None:
-        return None
-    maker = {output: one for one in operators.operators for output in one.outputs if output}
-    own = list_source_names(case.subject)
-
-    def compute(changed: Mapping[str, Array]) -> Array | None:
-        values: dict[str, Array] = {}
-        inner = {own.get(name, name): value for name, value in changed.items()}  # of its region
-        waiting = [own.get(case.name, case.name)]
-        ends = {own.get(name, name): name for name in case.subject.row_of if name != case.name}
-        while waiting:
-            name = waiting[-1]
-            if name in values or not name:
-                waiting.pop()
-                continue
-            if name in operators.constants:
-                constant = np.asarray(operators.constants[name])
-                other = changed.get(name, constant)
-                few = all(is_of_few_bits(one.dtype.name) for one in (constant, other))  # each has numbers of its own
-                values[name] = other if few else other.astype(constant.dtype)
-                continue
-            if name in ends:
-                given = changed.get(ends[name], case.given(ends[name]))
-                if given is None:
-                    return None
-                wide = case.subject.meta_of[ends[name]].dtype == "float64"
-                values[name] = given.astype(np.float64 if wide else np.float32) if given.dtype.kind == "f" else given
-                continue
-            if name in inner:
-                values[name] = inner[name]
-                continue
-            one = maker.get(name)
-            if one is None or len(waiting) > 64:
-                return None
-            if missing := [read for read in one.inputs if read and read not in values]:
-                waiting += missing
-                continue
-            found = operators.run(one, values, (told or {}).get(name))
-            if found is None:
-                return None
-            values.update({key: np.asarray(value) for key, value in found.items()})
-        return values.get(own.get(case.name, case.name))
-
-    return compute
-
-
-def list_source_names(subject: Subject) -> Mapping[str, str]:
-    """Return what the source model calls each tensor of the baseline."""
-    metas: tuple[TensorMeta, ...] = tuple(subject.tensors)
-    return {meta.name: meta.origin or meta.name for meta in metas}
-
-
-def _make_form_evaluator(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """Of an operator of one tensor and constants in any framework, or of two constants alone."""
-    constants = {**case.constants}
-    subject, fixed = case.subject, list_fixed(case.subject)  # a view of a constant is that constant's
-    sources = [one for one in subject.sources(case.name) if one not in fixed or not subject.only_moves(one)]
-    given = case.given(sources[0]) if len(sources) == 1 else None
-    if not sources and len(constants) == 2:
-        sources = [min(constants, key=lambda key: constants[key].ndim)]
-        given = constants.pop(sources[0])
-    return None if given is None else find_form(case.exact, sources[0], given, constants)

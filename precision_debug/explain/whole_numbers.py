@@ -13,9 +13,10 @@ import numpy as np
 
 from ..numbers.blocks import widen
 from ..protocols import Operators
+from .evaluators import list_source_names, make_exact_evaluator
 from .introduced import Alone
 from .subject import Subject
-from .undo import Case, list_source_names, make_exact_evaluator
+from .undo import Case
 
 __all__ = [
     "count_moved", "find_moved", "find_whole_in_float32", "find_wrapped_integers", "has_whole_numbers_alone",

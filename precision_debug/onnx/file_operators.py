@@ -25,6 +25,9 @@ _WHOLE = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 _SUMS = {"QLinearConv": 8, "QGemm": 6}
 """Of these the place of the bias, which has no scale: that of input times weight is meant."""
 
+_ADDING = {"ConvInteger": 0, "MatMulInteger": -1}
+"""Operators that add up products of integers and leave scales to others, and the axis of a weight's."""
+
 _PARTS = (QUANTISED, "_scale", "_zero_point")
 """What ONNX Runtime's quantisers call the integers of a constant, their scale and zero point, behind its name."""
 
@@ -196,8 +199,7 @@ class FileOperators:
         packed, axis = self._quantised_weights.get(name, (None, 0))
         if packed is not None and packed.op_type == "MatMulNBits":
             return self._unpacked(packed)
-        held, scale, zero = (f"{name}{part}" for part in _PARTS)
-        return None if packed is None else self._integers(held, scale, zero, axis)
+        return None if packed is None else self._integers(*_name_parts(name), axis)
 
     @functools.cached_property
     def _quantised_weights(self) -> dict[str, tuple[Any, int]]:
@@ -212,10 +214,11 @@ class FileOperators:
             return self._integers(*_first_three(maker.input), said.get("axis", 1), said.get("block_size", 0))
         place = _WHOLE.get(node.op_type, 0)
         if place and len(node.input) > place + 2 and name == node.input[place]:
-            axis = 0 if node.op_type == "QLinearConv" else -1
-            return self._integers(name, node.input[place + 1], node.input[place + 2], axis)
+            return self._integers(*_first_three(node.input[place:]), 0 if node.op_type == "QLinearConv" else -1)
         if (place := _SUMS.get(node.op_type, 0)) and name in node.input[place : place + 1]:
             return _read_bias(node, *(self.get(one) for one in (name, node.input[1], node.input[4])))
+        if node.op_type in _ADDING and name.endswith(_PARTS[0]):
+            return self._integers(*_name_parts(name.removesuffix(_PARTS[0])), _ADDING[node.op_type])
         if node.op_type == "GatherBlockQuantized" and name == node.input[0]:
             said = {"quantize_axis": 1, "block_size": 128, "bits": 4, **{item.name: item.i for item in node.attribute}}
             held = _first_three([name, *node.input[2:]])
@@ -299,6 +302,12 @@ def _name_scales(node: Any, held: dict[str, tuple[Array, Array]], get: Callable[
 def _first_three(names: Any) -> tuple[str, str, str]:
     """Return integers, scale and zero point of an operator's inputs, the last "" where there is none."""
     return names[0], names[1], names[2] if len(names) > 2 else ""
+
+
+def _name_parts(name: str) -> tuple[str, str, str]:
+    """Return what ONNX Runtime's quantisers call what they make of a constant."""
+    integers, scale, zero = (f"{name}{part}" for part in _PARTS)
+    return integers, scale, zero
 
 
 def _unpack_parts(packed: Array, bits: int) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .reason import Wording, arguments_of
 
-__all__ = ["MEASURED", "SEEN", "THINGS", "Cause", "Kind"]
+__all__ = ["MEASURED", "OF_PARTS", "PARTS", "SEEN", "THINGS", "Cause", "Kind"]
 
 
 class Kind(enum.Enum):
@@ -119,6 +119,19 @@ class Cause:
         shown = {name for one in known if one is not None for name in arguments_of(one.en)}
         return sorted({*wrong, *(evidence.keys() - kinds.keys()), *(shown - evidence.keys())})
 
+
+OF_PARTS: Mapping[str, Kind] = {"folded": Kind.TEXT, "parts": Kind.TEXT}
+"""What each of several roundings makes of one operator's error, and what is folded into its weight."""
+
+PARTS: Mapping[str, Wording] = {
+    "folded": Wording(
+        "; the target holds that weight with {folded} folded into it", "；目标已将 {folded} 并入该权重"
+    ),
+    "parts": Wording(
+        "; of its own squared error, each rounded alone makes: {parts}",
+        "；在其自身误差平方中，各自单独舍入所占：{parts}",
+    ),
+}
 
 SEEN = Wording(", and its error is seen at `{seen}`", "，其误差见于 `{seen}`")
 """Behind what is told of operators that one side alone has, where they are not compared themselves."""

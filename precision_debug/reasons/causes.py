@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .cause import SEEN, THINGS, Cause, Kind
+from .cause import MEASURED, OF_PARTS, PARTS, SEEN, THINGS, Cause, Kind
 from .engine_causes import ENGINE_CAUSES
 from .quantised_causes import QUANTISED_CAUSES
 from .range_causes import RANGE_CAUSES
@@ -569,6 +569,10 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the operator in higher precision.",
         do_zh="将该算子保留为更高精度。",
         instead={
+            "parts": Wording(
+                "this type is too coarse: of its own squared error, each rounded alone makes: {parts}",
+                "该类型精度不足：在其自身误差平方中，各自单独舍入所占：{parts}",
+            ),
             "steps": Wording(
                 "this type is too coarse: its values span {steps} {steps:step|steps} of {step} each",
                 "该类型精度不足：其数值只占 {steps} 个量化步长，每步 {step}",
@@ -590,8 +594,9 @@ CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "units": _FIGURE, "steps": _COUNT, "step": _FIGURE, "cast": _TEXT, "source": _TEXT, "error": _FIGURE,
-            "before": _COUNT, "after": _COUNT, "fits": _COUNT, "weight": _TEXT,
+            "before": _COUNT, "after": _COUNT, "fits": _COUNT, "weight": _TEXT, **OF_PARTS, **MEASURED,
         },
+        behind={"folded": PARTS["folded"]},
         unproven=True,
     ),
     **STEP_CAUSES,

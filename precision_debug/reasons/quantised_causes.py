@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .cause import Cause, Kind
+from .cause import OF_PARTS, PARTS, Cause, Kind
 from .reason import Wording
 
 __all__ = ["QUANTISED_CAUSES"]
@@ -186,7 +186,8 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "quantised, {share} of its constant {weight} become 0: its numbers reach from {least} to {largest}",
             "量化后其常量 {weight} 的 {share} 变为 0：其数值从 {least} 到 {largest}",
         ),
-        evidence={"weight": _TEXT, "least": _FIGURE, "largest": _FIGURE, "share": _SHARE},
+        evidence={"weight": _TEXT, "least": _FIGURE, "largest": _FIGURE, "share": _SHARE, **OF_PARTS},
+        behind=PARTS,
     ),
     "outlier_channel": Cause(
         undone=Wording(
@@ -217,8 +218,9 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "from": _TEXT, "who": _WORD, "several": _TEXT, "channel": _COUNT, "axis": _COUNT,
-            "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
+            "ratio": _FIGURE, "than": _WORD, "too": _TEXT, **OF_PARTS,
         },
+        behind=PARTS,
         unproven=True,
     ),
 }  # fmt: skip

@@ -667,7 +667,7 @@ def _join_tensors(tensors: Sequence[str]) -> Text:
 
 def _cause_text(culprit: Culprit) -> Text:
     """Return what the cause says with its evidence; in a few words where that is not whole. Where undoing it leaves
-    more than half of the operator's own error, it says how much: something else makes that."""
+    more than half of the operator's own error, it says how much: something else makes that, which may be told."""
     known = CAUSES.get(culprit.cause)
     if known is None:
         return same(culprit.cause)
@@ -678,7 +678,7 @@ def _cause_text(culprit: Culprit) -> Text:
         en, zh = f"{en}{wording_text(more, evidence, 'en')}", f"{zh}{wording_text(more, evidence, 'zh')}"
     said = Text(known.en, known.zh) if en is None or zh is None else Text(en, zh.replace("`, `", "`、`"))
     left = culprit.evidence.get("left")
-    if known.undone is None or not isinstance(left, (int, float)) or left <= HALF:
+    if known.undone is None or not isinstance(left, (int, float)) or left <= HALF or culprit.evidence.get("parts"):
         return said
     share = format_percent(left)
     return Text(
