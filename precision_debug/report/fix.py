@@ -188,6 +188,9 @@ def _describe_kept(kept: ToKeep) -> Text:
         return Text(f"a loss scale of {scale}", f"损失缩放取 {scale}")
     if kept.unit == _MODE:
         return Text(f"{kept.keys[0]}, whose parameters are float32,", f"改用 {kept.keys[0]}（其参数为 float32）")
+    if "calibration_samples" in kept.settings:
+        typed = f"`{kept.option}`"
+        return Text(f"calibrating on all of the inputs ({typed})", f"用全部输入校准（{typed}）")
     if kept.unit in OF_THE_ENGINE:
         listed = ", ".join(_quote(kept.keys, len(kept.keys)))
         left_out = Text(f"leaving {listed} out of the compilation", f"不编译 {listed}")

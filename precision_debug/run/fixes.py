@@ -185,7 +185,7 @@ def try_fix(
     )  # fmt: skip
     if not (isinstance(ran, str) or ran[0].state == "none"):
         kept = with_remedy(kept, (ran[0], ran[1].keeps or ran[1].wide))
-    return with_remedy(kept, _calibrate_on_all(spec, opening, feed_set, criterion, samples, rule, room, timed))
+    return with_remedy(kept, _calibrate_on_all(spec, opening, feed_set, criterion, samples, rule, room, timed, work))
 
 
 def _try_with_settings(
@@ -552,12 +552,15 @@ def _run_in_turn(
 
 def _calibrate_on_all(
     spec: RunSpec, opening: Opening, feed_set: FeedSet, criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
-    folder: Path, beside: Session | None,
+    folder: Path, beside: Session | None, work: int,
 ) -> tuple[ToKeep, bool] | None:  # fmt: skip
-    """Return what all of the inputs calibrate in place of a part of them, where that is a fix: the others are kept to
-    judge on, and what the part does not show is no operator's fault."""
+    """Return what the target comes to with all of the inputs calibrating in place of a part of them, where that is a
+    fix: the others are kept to judge on, and what the part does not show is no operator's fault. work: bytes of one
+    input's run."""
     count, mode = len(feed_set.feeds), opening.mode
     if mode is None or not mode.calibrates or not feed_set.has_unseen or count > CALIBRATE:
+        return None
+    if count * work > _FULL * _WORK and spec.explain != "full":
         return None
     typed = f"--calibration_samples {count}"
     every = feed_set.for_target().feeds[:]
