@@ -71,7 +71,10 @@ ENGINES = {
         "precision_debug_paddle.engine.framework:import_paddle", "precision_debug_paddle.session",
         "precision_debug_paddle.make",
     ),
-    "openvino": ("openvino", "precision_debug_openvino.session", "precision_debug_openvino.make"),
+    "openvino": (
+        "openvino", "precision_debug_openvino.session", "precision_debug_openvino.make",
+        "precision_debug_openvino.engine.quantise:import_nncf",
+    ),
 }  # fmt: skip
 """What is imported besides in the warm process of an engine; what follows a colon is called."""
 # What in a command or in a child's job says who will run; the first that is installed. A wrong guess costs time alone.
