@@ -132,11 +132,11 @@ def test_what_the_api_says_of_each_version(version: str) -> None:
     told = {
         "weakly_typed": api.weakly_typed, "strongly_typed": api.strongly_typed, "calibrates": api.calibrates,
         "replays_tactics": api.replays_tactics, "debug_tensors": api.debug_tensors,
-        "unfused_debug_tensors": api.unfused_debug_tensors, "editable_timing_cache": api.editable_timing_cache,
+        "unfused_debug_tensors": api.unfused_debug_tensors,
         "BF16": api.can_hold("BF16"), "FP8": api.can_hold("FP8"), "FP16": api.can_hold("FP16"),
     }  # fmt: skip
     old = {"weakly_typed", "calibrates", "replays_tactics", "FP16"}
-    new = {"strongly_typed", "debug_tensors", "unfused_debug_tensors", "editable_timing_cache", "BF16", "FP8", "FP16"}
+    new = {"strongly_typed", "debug_tensors", "unfused_debug_tensors", "BF16", "FP8", "FP16"}
     wanted = {"8.6": old, "10": old | new, "11": new}[version]
     assert {name for name, value in told.items() if value} == wanted
 

@@ -85,11 +85,6 @@ class Api:
         """A build times kernels, so that a timing cache repeats it; for RTX kernels are made where they run."""
         return self.edition != RTX
 
-    @property
-    def editable_timing_cache(self) -> bool:
-        """The timing cache can fix a tactic (10.8 and later)."""
-        return hasattr(self.trt.BuilderFlag, "EDITABLE_TIMING_CACHE")
-
     def can_hold(self, precision: str) -> bool:
         """Return whether a layer can compute in "FP16", "BF16", "INT8", "FP8" or "FP32".
 
