@@ -29,7 +29,7 @@ from .casts import find_cast_cause
 from .criteria import HALF
 from .effects import find_noise, measure_growth
 from .evaluators import make_exact_evaluator
-from .file_scales import find_clipping_scale, find_coarse_scale, find_own_scale
+from .file_scales import find_clipping_scale, find_coarse_scale, find_other_range, find_own_scale
 from .files import find_file_difference, find_narrower_constants, find_other_operator, find_other_weight
 from .grid import (
     describe_outlier,
@@ -142,9 +142,8 @@ def find_cause(
         if held and (proven := case.proven("held_narrower", held) if case is not None else held):
             return "held_narrower", proven, (name,)
         return "files_differ", difference, (name,)
-    if case is not None and holds_another_scale(subject, name) and (stored := find_stored_cause(case)):
-        return (*stored, (name,))
-    if case is not None and (few := _cause_in_few_bits(case)):
+    stored = find_stored_cause(case) if case is not None and holds_another_scale(subject, name) else None
+    if case is not None and (few := stored or _cause_in_few_bits(case) or find_other_range(case)):
         return (*few, (name,))
     if subject.variant and not amplifier:
         where = say("in_batch") if subject.variant == "batch" else say("in_padded")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ from .undo import LEFT, Case, measure_left_of, run_with
 from .units import largest_of, steps_of
 
 __all__ = [
-    "UNUSED", "ends_of", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_own_scale",
-    "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
+    "UNUSED", "ends_of", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_other_range",
+    "find_own_scale", "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -34,18 +36,13 @@ def find_coarse_scale(case: Case) -> Evidence:
     need, where a fitting one takes most of the error away, or fitting ones of all such tensors do; {} where there is
     none such."""
     found: dict[str, tuple[Evidence, Array, Array]] = {}
-    for source, scale, zero in list_scales_around(case.subject, case.name):
+    for source, scale, zero, _ in list_scales_around(case.subject, case.name):
         values = _read_exact_values(case, source)
         if source not in found and values is not None and (told := _fit_scale(values, scale, zero)) is not None:
             found[source] = {"from": source, **told[0]}, *told[1:]
     left: float | None
     for source, (evidence, coarse, fine) in found.items():
-        if source == case.name:
-            left = float(np.linalg.norm(case.wrong - (coarse - fine) - case.exact)) / case.own if case.own else 1.0
-        elif source not in case.subject.row_of:
-            left = _measure_left_inside(case, source, coarse, fine)
-        else:
-            left = measure_left_with(case, {source: coarse}, {source: fine})
+        left = _measure_left_of_tensor(case, source, coarse, fine)
         if left is not None and left <= LEFT:
             return {**evidence, "left": left}
     read = {source: told for source, told in found.items() if source in case.subject.row_of and source != case.name}
@@ -57,6 +54,123 @@ def find_coarse_scale(case: Case) -> Evidence:
     )  # fmt: skip
     furthest = max((told[0] for told in found.values()), key=lambda told: float(told["scale"]) / float(told["fits"]))
     return {**furthest, "left": left} if left is not None and left <= LEFT else {}
+
+
+def find_other_range(case: Case) -> tuple[str, Evidence] | None:
+    """Return that the target's file quantises what an operator reads on a range that its values do not have, or its
+    channels, or its result's, where fitting ranges take most of the error away; the same ranges in another order of the
+    channels, where these do so. None where there is none such."""
+    for source, scale, zero, axis in list_scales_around(case.subject, case.name):
+        values = _read_exact_values(case, source)
+        grid = None if values is None else _Channels.of(values, scale, zero, axis)
+        if values is None or grid is None or (source == case.name and grid.scale.size == 1):
+            continue  # a result's own scale is told by where the result ends
+        bad = (grid.least < grid.low - grid.scale) | (grid.largest > grid.high + grid.scale)
+        bad |= (grid.scale.size > 1) & (grid.fits > 0) & (UNUSED * grid.fits <= grid.scale)
+        held = grid.put(values)
+        rest = tuple(one for one in range(values.ndim) if one != grid.axis) if bad.size > 1 else None
+        off = np.where(bad, np.square(held - values).sum(rest), 0.0).reshape(-1)
+        bad &= off > _BESIDE_THE_WORST * off.max()
+        if not bad.any():
+            continue
+        fitting = grid.with_others(np.where(bad, grid.fits, grid.scale), np.where(bad, grid.find_zero(), grid.zero))
+        left = _measure_left_of_tensor(case, source, held, fitting.put(values))
+        if left is None or left > LEFT:
+            continue
+        told: Evidence = {"from": source, "left": left}
+        worst = int(np.argmax(off))
+        if bad.size > 1:
+            told |= {"axis": grid.axis, "channel": worst, "count": int(bad.sum()), "channels": bad.size}
+            order = grid.find_order()
+            moved = None if order is None else grid.with_others(grid.scale[order], grid.zero[order])
+            again = None if moved is None else _measure_left_of_tensor(case, source, held, moved.put(values))
+            if order is not None and again is not None and again <= LEFT:
+                told |= {"order": [int(one) for one in order], "left": again}
+        told |= {key: float(getattr(grid, key)[worst]) for key in ("low", "high", "least", "largest")}
+        return "other_range", told
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Channels:
+    """The grid of a tensor's quantiser, and what its values take: one number for all, or one for each channel.
+
+    codes: the least and the largest. axis: of the channels. low, high: the grid's ends. least, largest: of the values,
+    0 included. fits: the scale that these need."""
+
+    scale: Array
+    zero: Array
+    codes: tuple[int, int]
+    axis: int
+    least: Array
+    largest: Array
+
+    @classmethod
+    def of(cls, values: Array, scale: Array, zero: Array, axis: int) -> _Channels | None:
+        """Return it; None where the scales are not of channels, or no numbers."""
+        if scale.size > 1 and scale.ndim > 1:
+            long = [place for place, size in enumerate(scale.shape) if size > 1]
+            axis = values.ndim - scale.ndim + long[0] if len(long) == 1 else values.ndim
+        axis = axis + values.ndim if axis < 0 else axis
+        known = values.size and steps_of(zero.dtype.name) and zero.size in (1, scale.size) and (scale > 0).all()
+        if not known or (scale.size > 1 and not (0 <= axis < values.ndim and values.shape[axis] == scale.size)):
+            return None
+        rest = tuple(one for one in range(values.ndim) if one != axis) if scale.size > 1 else None
+        ends = np.iinfo(zero.dtype)
+        return cls(
+            scale=scale.reshape(-1).astype(np.float64), codes=(int(ends.min), int(ends.max)), axis=axis,
+            zero=np.broadcast_to(zero.reshape(-1).astype(np.float64), scale.size),
+            least=np.minimum(0.0, values.min(rest)).reshape(-1), largest=np.maximum(0.0, values.max(rest)).reshape(-1),
+        )  # fmt: skip
+
+    @property
+    def low(self) -> Array:
+        return np.asarray((self.codes[0] - self.zero) * self.scale)
+
+    @property
+    def high(self) -> Array:
+        return np.asarray((self.codes[1] - self.zero) * self.scale)
+
+    @property
+    def fits(self) -> Array:
+        return np.asarray((self.largest - self.least) / (self.codes[1] - self.codes[0]))
+
+    def find_zero(self) -> Array:
+        """Return the zero points beside the scales that the values need."""
+        return np.rint(-self.least / np.where(self.fits > 0, self.fits, 1)) + self.codes[0]
+
+    def with_others(self, scale: Array, zero: Array) -> _Channels:
+        return dataclasses.replace(self, scale=scale, zero=zero)
+
+    def put(self, values: Array) -> Array:
+        """Return values as the grid has them."""
+        along = [-1 if one == self.axis and self.scale.size > 1 else 1 for one in range(values.ndim)]
+        scale, zero = self.scale.reshape(along), self.zero.reshape(along)
+        return np.asarray((np.clip(np.rint(values / scale) + zero, *self.codes) - zero) * scale)
+
+    def find_order(self) -> Array | None:
+        """Return which channel's range each channel's values have, where all of them have another's or their own."""
+        own, theirs = self.largest - self.least, self.high - self.low
+        order = np.empty(own.size, np.intp)
+        order[np.argsort(own, kind="stable")] = np.argsort(theirs, kind="stable")
+        apart = np.abs(theirs[order] - own) > _SAME_RANGE * own
+        return None if apart.any() or (order == np.arange(own.size)).all() else order
+
+
+_BESIDE_THE_WORST = 0.01
+"""Part of the worst channel's squared error that one makes at least of which it is told, too."""
+
+_SAME_RANGE = 0.25
+"""Share of a range by which a calibrated one may be another and still be of the same values."""
+
+
+def _measure_left_of_tensor(case: Case, source: str, held: Array, right: Array) -> float | None:
+    """Return the part of an operator's error that is left with other numbers in a tensor that it reads, or that is
+    inside of its region, or in its result."""
+    if source == case.name:
+        return float(np.linalg.norm(case.wrong - (held - right) - case.exact)) / case.own if case.own else 1.0
+    left = measure_left_with(case, {source: held}, {source: right}) if source in case.subject.row_of else None
+    return _measure_left_inside(case, source, held, right) if left is None else left
 
 
 def find_clipping_scale(case: Case) -> Evidence:
@@ -175,16 +289,17 @@ def _read_inner_tensor(case: Case, source: str) -> Array | None:
 
 
 def _measure_left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
-    """Return the same of a tensor inside of a region."""
+    """Return the same of a tensor inside of a region, or of one that an operator reads which only the whole runs."""
     one, other = (run_with(case, {source: grid}).get(case.name) for grid in (coarse, fine))
     if one is None or other is None or one.shape != case.wrong.shape or not case.own:
         return None
     return float(np.linalg.norm(case.wrong - (one.astype(np.float64) - other) - case.exact)) / case.own
 
 
-def list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the baseline's name, the scale and the zero point of each tensor that the target's file quantises between
-    the compared tensors before one and it, that one included: by an operator for it, or by who computes in integers."""
+def list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array, int]]:
+    """Yield the baseline's name, the scale, the zero point and the channels' axis of each tensor that the target's file
+    quantises between the compared tensors before one and it, that one included: by an operator for it, or by who
+    computes in integers."""
     target, row = subject.operators()[1], subject.row_of[name]
     inside = {meta.name for meta in subject.region_of.get(name, ())}
     of_file = {meta.origin: subject.partner[own] for own, meta in subject.targets.items()
@@ -197,13 +312,15 @@ def list_scales_around(subject: Subject, name: str) -> Iterator[tuple[str, Array
         seen.add(one)
         if found is None:
             continue
-        reads = [read for read in found.reads if read]
+        meta = subject.targets.get(one)
+        reads = [read for read in found.reads or (meta.inputs if meta is not None else ()) if read]
         turns = found.op_type in TURNS
         for read, (scale, zero) in found.scales.items():
             before = is_result and (turns or read not in reads)
             source = name if before else partner.get(read, read if read in inside else "")
             if source and found.op_type != "DequantizeLinear":  # who made these integers has their scale
-                yield source, np.asarray(scale), np.asarray(zero)
+                axis = found.attributes.get("axis", 1)
+                yield source, np.asarray(scale), np.asarray(zero), axis if isinstance(axis, int) else 1
         waiting += [(read, is_result and turns) for read in reads if read not in partner]
 
 
@@ -234,7 +351,7 @@ _HALF_A_STEP = 0.5001
 
 def _list_own_grids(subject: Subject, name: str) -> Iterator[Grid]:
     """Yield the grid of a result that the target's file quantises by one scale."""
-    for source, scale, zero in list_scales_around(subject, name):
+    for source, scale, zero, _ in list_scales_around(subject, name):
         if source == name and scale.size == 1 and zero.dtype.kind in "iu":
             ends, factor, origin = np.iinfo(zero.dtype), float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
             yield (ends.min - origin) * factor, (ends.max - origin) * factor, int(ends.max) - int(ends.min) + 1

@@ -89,7 +89,7 @@ def _list_result_grids(case: Case) -> Iterator[Grid]:
 def _list_known_grids(case: Case) -> Iterator[tuple[str, Grid]]:
     """Yield the ends of the grids, and how many numbers they have, of an operator's result and of what it reads."""
     subject, row = case.subject, case.subject.row_of[case.name]
-    for name, scale, zero in list_scales_around(subject, case.name):
+    for name, scale, zero, _ in list_scales_around(subject, case.name):
         if scale.size == 1 and zero.size == 1 and zero.dtype.kind in "iu":
             ends, step, origin = np.iinfo(zero.dtype), float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
             yield name, ((ends.min - origin) * step, (ends.max - origin) * step, int(ends.max) - int(ends.min) + 1)

@@ -9,7 +9,7 @@ from .reason import Wording
 
 __all__ = ["QUANTISED_CAUSES"]
 
-_FIGURE, _COUNT, _SHARE, _TEXT, _WORD = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD
+_FIGURE, _COUNT, _SHARE, _TEXT, _WORD, _ANY = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD, Kind.ANY
 
 QUANTISED_CAUSES: Mapping[str, Cause] = {
     "saturation": Cause(
@@ -134,6 +134,35 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         evidence={
             "from": _TEXT, "type": _TEXT, "scale": _FIGURE, "largest": _FIGURE, "used": _COUNT, "steps": _COUNT,
             "fits": _FIGURE, "zero": _FIGURE, "with_zero": _TEXT,
+        },
+    ),
+    "other_range": Cause(
+        undone=Wording("with the ranges that its values have", "若换为与其数值相称的范围"),
+        en="a range that is not its values'", zh="量化范围与其数值不符",
+        do="Compare the quantiser's range, of each channel, with the values that reach it, and calibrate that tensor"
+           " again.",
+        do_zh="将量化器（各通道）的范围与到达它的数值对照，并重新校准该张量。",
+        why=Wording(
+            "`{from}` is quantised from {low} to {high}, though it reaches from {least} to {largest}",
+            "`{from}` 的量化范围为 {low} 至 {high}，而其数值为 {least} 至 {largest}",
+        ),
+        instead={
+            "order": Wording(
+                "the ranges of the channels of `{from}` (axis {axis}) are in another order: channel {channel} is"
+                " quantised from {low} to {high}, though it reaches from {least} to {largest}; their own are {order}",
+                "`{from}` 各通道（轴 {axis}）的量化范围次序有误：通道 {channel} 为 {low} 至 {high}，而其数值为"
+                " {least} 至 {largest}；正确的次序为 {order}",
+            ),
+            "count": Wording(
+                "channel {channel} of `{from}` (axis {axis}) is quantised from {low} to {high}, though it reaches from"
+                " {least} to {largest} ({count} of {channels} channels {count:is|are} off so)",
+                "`{from}` 的通道 {channel}（轴 {axis}）的量化范围为 {low} 至 {high}，而其数值为 {least} 至 {largest}"
+                "（{channels} 个通道中有 {count} 个如此）",
+            ),
+        },
+        evidence={
+            "from": _TEXT, "low": _FIGURE, "high": _FIGURE, "least": _FIGURE, "largest": _FIGURE, "axis": _COUNT,
+            "channel": _COUNT, "count": _COUNT, "channels": _COUNT, "order": _ANY,
         },
     ),
     "broken_scale": Cause(

@@ -11,7 +11,7 @@ from typing import Any
 from precision_debug.records import Operator, Stored
 
 from ..naming import dtype_of, name_operators, port_name, shape_of
-from .stored import dequantise, read_numbers, read_stored
+from .stored import dequantise, read_grid, read_numbers, read_stored
 
 __all__ = ["Graph", "Key", "Value", "key_of", "list_bodies", "read_graph"]
 
@@ -19,6 +19,8 @@ Key = tuple[str, int]
 """A port: its operator's name, which is unique here, and its number."""
 
 _GIVEN = frozenset({"Input", "Constant"})
+_DEQUANTISES = frozenset({"Convert", "Subtract", "Multiply"})
+_CODES = frozenset({"int8", "uint8", "int16", "uint16"})
 _NO_TENSORS = frozenset({"Constant", "Result"})
 
 
@@ -94,7 +96,21 @@ class Graph:
                 waiting.extend(part.reads)
         constants = {name: array for part in reversed(parts) for name, array in part.constants().items()}
         stored = {name: held for part in reversed(parts) for name, held in part.stored().items()}
-        return Operator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants, stored=stored)
+        quantiser = self._find_quantiser(value)
+        grid = read_grid(quantiser.op)
+        return Operator(
+            op_type=value.op_type, attributes=_plain(value.op), parameters=constants, stored=stored,
+            scales={self.values[one].name: grid for one in quantiser.reads[:1]} if grid is not None else {},
+        )  # fmt: skip
+
+    def _find_quantiser(self, value: Value) -> Value:
+        """Return who made the codes of which an operator makes numbers; the operator itself where it makes none of
+        such."""
+        one, whole = value, value.dtype in _CODES
+        while one.op_type in _DEQUANTISES and len(one.reads) == 1:
+            one = self.values[one.reads[0]]
+            whole |= one.dtype in _CODES
+        return one if whole and one.op_type == "FakeQuantize" else value
 
     def computed(self) -> Iterator[Value]:
         """Everything but inputs and constants, of the main graph."""

@@ -15,7 +15,9 @@ from precision_debug.onnx.model import read_model
 from precision_debug.onnx.scales import find_broken
 from precision_debug.records import Stored
 
-__all__ = ["dequantise", "has_bytes_alone", "holds_integers", "read_file_scales", "read_numbers", "read_stored"]
+__all__ = [
+    "dequantise", "has_bytes_alone", "holds_integers", "read_file_scales", "read_grid", "read_numbers", "read_stored",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -114,6 +116,26 @@ def _move(op: Any, held: Stored) -> Stored:
             parts = [np.broadcast_to(one, shape).reshape(wanted) for one in parts]
         shape = wanted
     return Stored(integers=parts[0], scale=parts[1], zero_point=parts[2])
+
+
+_CODES = {256: "uint8", 255: "uint8", 65536: "uint16", 65535: "uint16"}
+"""By how many numbers a grid has: the type whose codes they may be."""
+
+
+def read_grid(op: Any) -> tuple[Array, Array] | None:
+    """Return scale and zero point of the grid, of all or of each channel, to which a FakeQuantize rounds what it reads;
+    None where that is computed or its own zero is no code of a type of few bits."""
+    ends = [port.get_node() for port in op.input_values()[1:3]] if op.get_type_name() == "FakeQuantize" else []
+    if not ends or any(_find_held(one) is None for one in ends):
+        return None
+    low, high = (_read_constant(one).astype(np.float64) for one in ends)
+    levels = int(op.get_attributes()["levels"])
+    with np.errstate(all="ignore"):  # a range may be anything
+        scale = (high - low) / (levels - 1)
+        zero = np.rint(-low / scale)
+    if levels not in _CODES or not ((zero >= 0) & (zero < levels)).all():
+        return None
+    return scale, zero.astype(np.dtype(_CODES[levels]))
 
 
 def _skip_moves(op: Any) -> Any:
