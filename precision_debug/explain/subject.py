@@ -301,7 +301,7 @@ class Subject:
     def arithmetic(self) -> str:
         """The type that the target computes in: as its session says, else as its mode promises or its file brings."""
         arithmetic = self.target.arithmetic or find_promise(self.precision).computes
-        of_file = self.quantised_file and arithmetic in {"", "float32"}
+        of_file = self.quantised_file and arithmetic in {"", "float32", "bfloat16"}  # these lose less
         return ("int4" if _has_weights_of_4_bits(self) else "int8") if of_file else arithmetic
 
     @cached_property
