@@ -474,7 +474,7 @@ def test_weights_in_float8_are_told_by_their_scale(scale: float, why: str, tmp_p
         w = build(False).weights["w"]
         step = 2.0**-9  # below 2 ** -6
         assert told["used"] == np.rint(w.max() / step) - np.rint(w.min() / step)
-        assert told["fits"] == pytest.approx(abs(w).max() / 448)
+        assert told["fits"] == pytest.approx(abs(w).max() / 448, rel=1e-3)  # as it is printed, and not below
 
 
 @pytest.mark.parametrize("types", [("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e4m3fn")])
