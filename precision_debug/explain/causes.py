@@ -355,7 +355,8 @@ def _unless_files_differ(one: _Operator, told: Told) -> Told:
     if one.subject.quantised_file and find_promise(one.subject.precision).computes not in {"int8", "int4"}:
         return told  # a file that was quantised has other operators everywhere
     instead = _name_other_operators(one.subject, one.name, {})
-    beyond = one.subject.two_files and (one.found.units or 0.0) > BEYOND
+    more_than_all = (one.found.rel_l2 or 0.0) > 1.0  # which rounding makes only where terms cancel
+    beyond = (one.subject.two_files or more_than_all) and (one.found.units or 0.0) > BEYOND
     asked = beyond or (instead[1] and instead[0] == "files_differ")
     made = measure_rounding(one.case) if asked else None
     if made is None or made * math.sqrt(evidence.get("depth", 1)) >= HALF * one.case.own:
