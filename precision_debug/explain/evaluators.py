@@ -10,6 +10,7 @@ import numpy as np
 
 from ..records import TensorMeta
 from .forms import find_form
+from .integer_grids import list_integer_grids, read_integers, write_integers
 from .operator_facts import constants_of, list_fixed
 from .operators import SUM_UP, plain_type
 from .subject import Subject, collect_stretch
@@ -62,6 +63,7 @@ def make_exact_evaluator(
         return None
     maker = {output: one for one in operators.operators for output in one.outputs if output}
     own, last = list_source_names(case.subject), name or case.name
+    grids = list_integer_grids(case.subject, case.name)
 
     def compute(changed: Mapping[str, Array]) -> Array | None:
         values: dict[str, Array] = {}
@@ -76,6 +78,8 @@ def make_exact_evaluator(
             if name in operators.constants:
                 constant = np.asarray(operators.constants[name])
                 other = changed.get(name, constant)
+                if grids and constant.dtype.kind in "iu" and other.dtype.kind == "f":
+                    return None  # what its integers stand for
                 few = all(is_of_few_bits(one.dtype.name) for one in (constant, other))  # each has numbers of its own
                 values[name] = other if few else other.astype(constant.dtype)
                 continue
@@ -83,8 +87,13 @@ def make_exact_evaluator(
                 given = changed.get(ends[name], case.given(ends[name]))
                 if given is None:
                     return None
-                wide = case.subject.meta_of[ends[name]].dtype == "float64"
-                values[name] = given.astype(np.float64 if wide else np.float32) if given.dtype.kind == "f" else given
+                wide, whole = case.subject.meta_of[ends[name]].dtype == "float64", grids.get(name)
+                if given.dtype.kind != "f":
+                    values[name] = given
+                elif whole is not None:
+                    values[name] = write_integers(given, *whole)
+                else:
+                    values[name] = given.astype(np.float64 if wide else np.float32)
                 continue
             if name in inner:
                 values[name] = inner[name]
@@ -99,7 +108,8 @@ def make_exact_evaluator(
             if found is None:
                 return None
             values.update({key: np.asarray(value) for key, value in found.items()})
-        return values.get(own.get(last, last))
+        made, whole = values.get(own.get(last, last)), grids.get(own.get(last, last))
+        return made if made is None or whole is None else read_integers(made, *whole)
 
     return compute
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.number_types import number_type
 from ..protocols import find_file_scales
 from ..records import Grid
+from .integer_grids import ends_of
 from .operator_facts import largest_of_row
 from .operators import TURNS
 from .subject import Subject
@@ -20,8 +20,8 @@ from .undo import LEFT, Case, measure_left_of, run_with
 from .units import largest_of, steps_of
 
 __all__ = [
-    "UNUSED", "ends_of", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_other_range",
-    "find_own_scale", "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
+    "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_other_range", "find_own_scale",
+    "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -233,16 +233,6 @@ def _read_exact_values(case: Case, source: str) -> Array | None:
 def _put_on_grid(values: Array, scale: float, zero: Any) -> Array:
     """Return numbers on a quantiser's grid, wherever it ends."""
     return np.asarray((np.rint(values.astype(np.float64) / scale + float(zero)) - float(zero)) * scale)
-
-
-def ends_of(dtype: Any) -> tuple[float, float]:
-    """Return the least and the largest number of a type of few bits, integers or floats."""
-    import ml_dtypes
-
-    if (held := number_type(dtype.name)) is not None and held.bits:
-        return -held.largest, held.largest
-    limits = ml_dtypes.iinfo(dtype)
-    return limits.min, limits.max
 
 
 def find_least_scales(values: Array, dtype: Any, zero: Array) -> Array:

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..numbers.number_types import number_type
+from ..protocols import find_file_scales
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
 from .bias_scale import find_bias_scale, measure_left_of_constant
 from .effects import Carried, Sink, carry_errors_together
-from .file_scales import UNUSED, ends_of, find_least_scales, measure_left_with, round_up
+from .file_scales import UNUSED, find_least_scales, measure_left_with, round_up
 from .held_constants import dequantise, has_one_scale, list_stored_constants
+from .integer_grids import ends_of
 from .introduced import MASK, Alone
 from .operator_facts import error_share
 from .operators import SUM_UP
@@ -36,6 +38,7 @@ from .undo import (
 )
 from .units import steps_of
 from .work import Work
+from .written_scales import find_other_writing
 
 __all__ = [
     "as_one_outlier",
@@ -87,6 +90,8 @@ def find_grid_cause(case: Case) -> Told:
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK or _holds_mask(exact):
         return "mask_range", {"largest": float(exact.min())}
+    if written := find_other_writing(case):
+        return written
     if scaled := find_coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
         return "constant_scale", scaled
     outliers: list[tuple[float, Evidence]] = []
@@ -147,11 +152,13 @@ def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[
         yield "saturating_sums", [sums]
     # then: zeros that are read as another number lie below its lowest
     if shifted := _find_shift(exact, wrong, step, case.narrow):
-        yield "zero_point", [{"weight": "", **shifted}]
+        alike = np.abs(wrong - exact - shifted["shift"]) <= (0.5 + _BESIDE) * step
+        yield "zero_point", [{"weight": "", "which": _tell_which(alike, _find_ended(case)), **shifted}]
     if cut := _find_saturation(exact, wrong, step):
         yield "saturation", [cut]
     if scaled := _find_scaling(exact, wrong, step):
-        yield "scale", [scaled]
+        alike = np.abs(wrong - scaled["ratio"] * exact) <= (1 + _BESIDE) * step  # the ratio is fitted
+        yield "scale", [{"which": _tell_which(alike, _find_ended(case)), **scaled}]
     given = {source: case.alone.exact_of(source) for source in subject.sources(case.name)}
     for where, values in (("", exact), *case.constants.items(), *given.items()):
         found = [] if values is None else _find_outliers(values)
@@ -190,6 +197,32 @@ def _find_step_of(case: Case) -> float:
     meta = case.subject.targets.get(case.subject.row_of[case.name].target_name)
     grid = meta.grids.get(meta.name) if meta is not None else None
     return (grid[1] - grid[0]) / (grid[2] - 1) if grid is not None else _find_step(case.wrong)
+
+
+def _find_ended(case: Case) -> Array:
+    """Return which of an operator's results stand at an end of their grid, where the target tells it."""
+    there = case.subject.row_of[case.name].target_name
+    scale, zero = find_file_scales(case.subject.target).get(there, (None, None))
+    meta = case.subject.targets.get(there)
+    grid = meta.grids.get(meta.name) if meta is not None else None
+    ends: tuple[float, ...] = grid[:2] if grid is not None else ()
+    if grid is None and np.size(scale) == np.size(zero) == 1 and zero is not None and zero.dtype.kind in "iu":
+        ends = tuple((end - float(zero)) * float(scale) for end in ends_of(zero.dtype))
+    step = _BESIDE * _find_step_of(case)
+    ended = np.zeros(case.wrong.shape, bool)
+    for end in ends:
+        ended |= np.abs(case.wrong - end) <= step
+    return ended
+
+
+def _tell_which(alike: Array, ended: Array) -> Any:
+    """Return the words for those of an operator's results that are off alike."""
+    if alike.all():
+        return say("all_results")
+    count, elements = int(alike.sum()), alike.size
+    if alike[~ended].all():
+        return say("all_inside", count=count, elements=elements)
+    return say("some_results", count=count, elements=elements)
 
 
 def _find_step(values: Array) -> float:

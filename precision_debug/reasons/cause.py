@@ -157,6 +157,12 @@ THINGS: Mapping[str, Wording] = {
     "in_batch": Wording("inside a batch", "位于批次中"),
     "in_padded": Wording("with padding behind it", "其后有填充"),
     "an_input": Wording("what is read by", "所读取的张量："),
+    "all_results": Wording("all its results", "其全部结果"),
+    "all_inside": Wording(
+        "all its results that are not at an end of the grid ({count} of {elements})",
+        "其未处于网格两端的全部结果（{elements} 个中的 {count} 个）",
+    ),
+    "some_results": Wording("{count} of its {elements} results", "其 {elements} 个结果中的 {count} 个"),
     "constants_alone": Wording("constants", "常量"),
     "constant_named": Wording("constant {name}", "常量 {name}"),
     "a_result": Wording("what has the name", "名称所指的张量："),

@@ -11,6 +11,13 @@ __all__ = ["QUANTISED_CAUSES"]
 
 _FIGURE, _COUNT, _SHARE, _TEXT, _WORD, _ANY = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD, Kind.ANY
 
+_WRITTEN = {"from": _TEXT, "written": _TEXT, "read": _TEXT, "constant": _TEXT, "base": _TEXT}
+"""Of a scale or a zero point with which one operator writes what another reads with its own."""
+
+_CHANGED = {
+    "constant": Wording("; constant {constant} is {base} in the baseline's", "；常量 {constant} 在基线中为 {base}"),
+}
+
 QUANTISED_CAUSES: Mapping[str, Cause] = {
     "saturation": Cause(
         undone=Wording(
@@ -57,10 +64,14 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         do="Compare the zero point used to quantise it with the one used to read it.",
         do_zh="对照量化时与读取时的零点。",
         why=Wording(
-            "a wrong zero point: all its results are off by the same {shift}, {steps} {steps:step|steps}",
-            "零点错误：其全部结果均偏移 {shift}，即 {steps} 个量化步长",
+            "a wrong zero point: {which} are off by the same {shift}, {steps} {steps:step|steps}",
+            "零点错误：{which}均偏移 {shift}，即 {steps} 个量化步长",
         ),
         instead={
+            "read": Wording(
+                "a wrong zero point: `{from}` is written with a zero point of {written} and read with {read}",
+                "零点错误：`{from}` 写入时的零点为 {written}，读取时却为 {read}",
+            ),
             "count": Wording(
                 "a wrong zero point: {count} of {elements} numbers of its constant {weight}, from {first} to {last},"
                 " are off by {steps} {steps:step|steps} of their scale",
@@ -71,11 +82,12 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
                 "a wrong zero point: all values of its constant {weight} are off by the same {shift}, {steps}"
                 " {steps:step|steps}",
                 "零点错误：其常量 {weight} 的所有数均偏移 {shift}，即 {steps} 个量化步长",
-            )
+            ),
         },
+        behind=_CHANGED,
         evidence={
             "weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE, "count": _COUNT, "elements": _COUNT, "first": _TEXT,
-            "last": _TEXT,
+            "last": _TEXT, "which": _WORD, **_WRITTEN,
         },
     ),
     "scale": Cause(
@@ -89,10 +101,15 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         do="Compare the scale used to quantise it with the one used to read it.",
         do_zh="对照量化时与读取时的比例。",
         why=Wording(
-            "a wrong scale: all its results are {ratio} x what they should be",
-            "比例错误：其全部结果均为应有值的 {ratio} 倍",
+            "a wrong scale: {which} are {ratio} x what they should be",
+            "比例错误：{which}均为应有值的 {ratio} 倍",
         ),
+        behind=_CHANGED,
         instead={
+            "read": Wording(
+                "a wrong scale: `{from}` is written with a scale of {written} and read with {read}",
+                "比例错误：`{from}` 写入时的比例为 {written}，读取时却为 {read}",
+            ),
             "read_on": Wording(
                 "a wrong scale: {count} of {elements} numbers of its bias {weight} are quantised with a scale of"
                 " {scale} and read on {read_on}, its input's times its weight's, {ratio} x",
@@ -107,7 +124,7 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "ratio": _FIGURE, "weight": _TEXT, "count": _COUNT, "elements": _COUNT, "first": _TEXT, "last": _TEXT,
-            "scale": _FIGURE, "read_on": _FIGURE,
+            "scale": _FIGURE, "read_on": _FIGURE, "which": _WORD, **_WRITTEN,
         },
     ),
     "coarse_scale": Cause(
