@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_models
 import pytest
 from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("openvino", reason="openvino is not installed")
 
-from precision_debug_openvino.engine.graph import Key
-from precision_debug_openvino.engine.marks import build_undisturbed
+from precision_debug_openvino.engine.graph import Key, read_graph
+from precision_debug_openvino.engine.marks import build_undisturbed, put_behind_codes
 
 import precision_debug
 from precision_debug.records import Status
@@ -109,3 +110,47 @@ def test_taps_are_given_back_to_all_that_change_nothing(at_fault: set[str]) -> N
     found = build_undisturbed(graph, layers(()), build, list(values), exact=True)
     assert not found.changed
     assert {name for name, _ in found.dropped} == {name for name in names if name.startswith("Split")} | late
+
+
+def test_what_a_file_in_8_bits_shows_is_what_its_own_kernels_compute(tmp_path: Path) -> None:
+    """Weights that become floats where taps are put in are multiplied in bfloat16, or another way than the engine's."""
+    random, nodes, read = np.random.default_rng(0), list[Any](), "x"
+    constants: dict[str, Any] = {"z": np.zeros((), np.uint8), "zw": np.zeros((), np.int8), "s": np.float32(4 / 255)}
+    for place in range(3):
+        weight = random.standard_normal((8, 8, 3, 3)) / 8
+        scale = np.float32(np.abs(weight).max() / 63)  # two products fit into 16 bits
+        constants |= {f"w{place}": np.rint(weight / scale).astype(np.int8), f"sw{place}": scale}
+        nodes += [
+            helper.make_node("QuantizeLinear", [read, "s", "z"], [f"codes{place}"]),
+            helper.make_node("DequantizeLinear", [f"codes{place}", "s", "z"], [f"back{place}"]),
+            helper.make_node("DequantizeLinear", [f"w{place}", f"sw{place}", "zw"], [f"w{place}_back"]),
+            helper.make_node("Conv", [f"back{place}", f"w{place}_back"], [f"c{place}"], pads=[1] * 4),
+            helper.make_node("Relu", [f"c{place}"], [f"r{place}"]),
+        ]  # fmt: skip
+        read = f"r{place}"
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [2, 8, 12, 12])], [onnx_models.value(read, [2, 8, 12, 12])], constants, opset=17
+    )  # fmt: skip
+    onnx.save(model, tmp_path / "m.onnx")
+    feeds = {"x": np.random.default_rng(1).uniform(0, 4, (2, 8, 12, 12)).astype(np.float32)}
+    report = precision_debug.compare(
+        str(tmp_path / "m.onnx"), run_mode="ov_opt", baseline="ov_fp32", inputs=feeds, explain="off"
+    )  # fmt: skip
+    shown = {row.name: row.status for row in report.rows if row.name in {"codes0", "codes1", "codes2"}}
+    assert shown == {f"codes{place}": Status.PASS for place in range(3)}
+
+
+def test_behind_codes_stands_what_is_made_of_them(tmp_path: Path) -> None:
+    import openvino
+
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["codes"]),
+        helper.make_node("DequantizeLinear", ["codes", "s", "z"], ["numbers"]),
+        helper.make_node("Tanh", ["numbers"], ["h"]), helper.make_node("QuantizeLinear", ["h", "s", "z"], ["y"]),
+    ]  # fmt: skip
+    constants = {"s": np.float32(0.5), "z": np.full((), 3, np.uint8)}
+    y = onnx_models.value("y", [2, 4], TensorProto.UINT8)
+    onnx.save(onnx_models.model(nodes, [onnx_models.value("x", [2, 4])], [y], constants), tmp_path / "m.onnx")
+    graph = read_graph(openvino.Core().read_model(tmp_path / "m.onnx"))
+    keys = [graph.named[name].key for name in ("codes", "h", "y")]
+    assert [graph.values[key].name for key in put_behind_codes(graph, keys)] == ["numbers", "h"]

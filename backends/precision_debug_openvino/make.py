@@ -11,6 +11,7 @@ from precision_debug.errors import UsageError
 
 from .engine.graph import Key, key_of, list_bodies
 from .engine.layers import Layer, read_layers
+from .engine.stored import FEW_BITS
 from .engine.tap import NAME, Receive, make_tap_types
 from .failures import building
 
@@ -64,7 +65,8 @@ class Given:
 class Maker:
     """model: as it was read. precision, fused: see Recipe. threads: 0: OpenVINO's own choice.
 
-    properties: the user's.
+    properties: the user's. folds: weights in few bits become floats where taps are put in, which engines that fuse
+    multiply by otherwise.
     """
 
     core: Any
@@ -76,11 +78,12 @@ class Maker:
     device: str = "CPU"
     threads: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    folds: bool = False
 
     @functools.cached_property
     def simple(self) -> Any:
         """See ``_fold_constants``: what taps are put into."""
-        return _fold_constants(self.model)
+        return _fold_constants(self.model, _HALVES if self.folds or not self.fused else _HALVES | FEW_BITS.keys())
 
     def plain(self) -> Built:
         """As OpenVINO compiles it."""
@@ -239,16 +242,17 @@ def _end_in_a_product(model: Any, tokens: Sequence[Any]) -> None:
         model.add_results([opset13.result(end, name=f"{NAME}result")])
 
 
-def _fold_constants(model: Any) -> Any:
+def _fold_constants(model: Any, kept: Collection[str]) -> Any:
     """Return a copy in which everything that does not depend on an input is a constant already.
 
     OpenVINO would find that out while it changes types, and take a tap for a part of it. Weights that are held in
-    half of their bits stay so: which kernel multiplies by them depends on it.
+    the ``kept`` types stay so: which kernel multiplies by them depends on it.
     """
     from openvino.passes import ConstantFolding, Manager
 
     clone = model.clone()
-    held = [op for op in _iterate_operators(clone) if op.get_type_name() == "Convert" and _is_half(op.input_value(0))]
+    converts = (op for op in _iterate_operators(clone) if op.get_type_name() == "Convert")
+    held = [op for op in converts if _is_held(op.input_value(0), kept)]
     for op in held:
         op.get_rt_info()[_NOT_FOLDED] = ""
     manager = Manager()
@@ -259,9 +263,11 @@ def _fold_constants(model: Any) -> Any:
     return clone
 
 
-def _is_half(port: Any) -> bool:
-    constant = port.get_node().get_type_name() == "Constant"
-    return constant and port.get_element_type().get_type_name() in {"f16", "bf16"}
+_HALVES = frozenset({"f16", "bf16"})
+
+
+def _is_held(port: Any, types: Collection[str]) -> bool:
+    return port.get_node().get_type_name() == "Constant" and port.get_element_type().get_type_name() in types
 
 
 def _iterate_operators(model: Any) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from precision_debug.records import UNFUSED, Doubt, InputMeta, Operator, TensorM
 from . import isolate
 from .engine.graph import Graph, Key
 from .engine.layers import BODIES, Layer, engine_layers, precision_counts, precision_name
-from .engine.marks import Marked, build_undisturbed, find_disturbed, list_surviving
+from .engine.marks import Marked, build_marked, build_undisturbed, find_disturbed, list_surviving
 from .engine.opened import Opened, Seen, Switch, open_layers
 from .engine.seen_tensors import Shown
 from .engine.stored import holds_integers, read_file_scales
@@ -132,23 +132,19 @@ class OpenVinoSession:
         self._by_name = {entry.meta.name: entry for entry in self._entries}
 
     def _mark(self) -> None:
-        keys = list_surviving(self._graph, self._layers)
-        maker, receive = self._maker, self._beside.receive
+        receive = self._beside.receive
 
-        def marked() -> Marked:
-            return build_undisturbed(
-                self._graph, self._layers,
-                lambda some: maker.results(some) if self._by_results else maker.beside(some, receive), keys, exact=True,
-            )  # fmt: skip
+        def make(maker: Maker, some: Collection[Key]) -> Built:
+            return maker.results(some) if self._by_results else maker.beside(some, receive)
 
         try:
-            self._marked = marked()
+            self._marked, self._maker = build_marked(self._graph, self._layers, self._maker, make)
         except BackendError as error:
             if self._by_results:
                 raise
             self._by_results = True
             self._note(say("results_instead", why=to_one_line(error.__cause__ or error)))
-            self._marked = marked()
+            self._marked, self._maker = build_marked(self._graph, self._layers, self._maker, make)
         self._dropped = self._marked.dropped
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
 

@@ -13,14 +13,14 @@ from precision_debug.records import Operator, Stored
 from ..naming import dtype_of, name_operators, port_name, shape_of
 from .stored import dequantise, read_grid, read_numbers, read_stored
 
-__all__ = ["Graph", "Key", "Value", "key_of", "list_bodies", "read_graph"]
+__all__ = ["CODES", "DEQUANTISES", "Graph", "Key", "Value", "key_of", "list_bodies", "read_graph"]
 
 Key = tuple[str, int]
 """A port: its operator's name, which is unique here, and its number."""
 
 _GIVEN = frozenset({"Input", "Constant"})
-_DEQUANTISES = frozenset({"Convert", "Subtract", "Multiply"})
-_CODES = frozenset({"int8", "uint8", "int16", "uint16"})
+DEQUANTISES = frozenset({"Convert", "Subtract", "Multiply"})
+CODES = frozenset({"int8", "uint8", "int16", "uint16"})
 _NO_TENSORS = frozenset({"Constant", "Result"})
 
 
@@ -106,10 +106,10 @@ class Graph:
     def _find_quantiser(self, value: Value) -> Value:
         """Return who made the codes of which an operator makes numbers; the operator itself where it makes none of
         such."""
-        one, whole = value, value.dtype in _CODES
-        while one.op_type in _DEQUANTISES and len(one.reads) == 1:
+        one, whole = value, value.dtype in CODES
+        while one.op_type in DEQUANTISES and len(one.reads) == 1:
             one = self.values[one.reads[0]]
-            whole |= one.dtype in _CODES
+            whole |= one.dtype in CODES
         return one if whole and one.op_type == "FakeQuantize" else value
 
     def computed(self) -> Iterator[Value]:

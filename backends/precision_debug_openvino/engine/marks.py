@@ -8,15 +8,20 @@ what is not the same any more loses its taps, then its neighbours theirs, until 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from ..make import Built
-from .graph import Graph, Key
+from precision_debug.errors import BackendError
+
+from ..make import Built, Maker
+from .graph import CODES, DEQUANTISES, Graph, Key, Value
 from .layers import Layer
 
-__all__ = ["Marked", "build_undisturbed", "find_disturbed", "list_surviving"]
+__all__ = ["Marked", "build_marked", "build_undisturbed", "find_disturbed", "list_surviving", "put_behind_codes"]
 
 _ROUNDS = 10
 _TYPES = 6
@@ -53,6 +58,38 @@ def list_surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
         if last or any(home.get(reader, mine) != mine for reader in readers.get(value.key, ())):
             found.append(value.key)
     return found
+
+
+def put_behind_codes(graph: Graph, keys: Sequence[Key]) -> list[Key]:
+    """Return the same, in place of codes what is made of them; without those of which no number is made."""
+    readers: dict[Key, Value] = {}
+    for value in graph.computed():
+        for key in value.reads if value.op_type in DEQUANTISES else ():
+            readers.setdefault(key, value)
+    found: list[Key] = []
+    for first in keys:
+        key, codes = first, graph.values[first].dtype in CODES
+        while codes and key in readers:
+            key = readers[key].key
+        if not codes or graph.values[key].dtype not in CODES:
+            found.append(key)
+    return list(dict.fromkeys(found))
+
+
+def build_marked(
+    graph: Graph, plain: Sequence[Layer], maker: Maker, make: Callable[[Maker, Collection[Key]], Built]
+) -> tuple[Marked, Maker]:
+    """Return the model with taps at all that survives compiling, and the maker that built it.
+
+    Kernels that take no further reader of codes are tapped behind what makes numbers of these; where that is refused,
+    too, weights are floats in place of codes. Raises BackendError.
+    """
+    surviving = list_surviving(graph, plain)
+    for keys in (surviving, put_behind_codes(graph, surviving)):
+        with contextlib.suppress(BackendError):
+            return build_undisturbed(graph, plain, functools.partial(make, maker), keys, exact=True), maker
+    folding = dataclasses.replace(maker, folds=True)
+    return build_undisturbed(graph, plain, functools.partial(make, folding), surviving, exact=True), folding
 
 
 def build_undisturbed(

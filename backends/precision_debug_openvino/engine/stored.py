@@ -21,7 +21,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-_FEW_BITS = {
+FEW_BITS: Mapping[str, str] = {
     "i8": "int8", "u8": "uint8", "i4": "int4", "u4": "uint4", "u2": "uint2", "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2", "nf4": "float32", "f4e2m1": "float32",
 }  # fmt: skip
@@ -79,7 +79,7 @@ def read_numbers(constant: Any) -> Array:
     if not has_bytes_alone(constant.output(0)):
         return np.asarray(constant.data)
     kind, numbers = constant.get_element_type().get_type_name(), np.asarray(constant.get_data(dtype=np.float32))
-    named = _FEW_BITS.get(kind, "float32")
+    named = FEW_BITS.get(kind, "float32")
     return numbers if named == "float32" else numbers.astype(getattr(importlib.import_module("ml_dtypes"), named))
 
 
@@ -185,7 +185,7 @@ def _read_constant(op: Any) -> Array:
 def _is_converted(op: Any) -> bool:
     """Return whether an operator makes floats of a constant of few bits."""
     held = _find_held(op) if op.get_type_name() == "Convert" else None
-    return held is not None and held.get_element_type().get_type_name() in _FEW_BITS
+    return held is not None and held.get_element_type().get_type_name() in FEW_BITS
 
 
 def _read_levels(op: Any) -> Stored | None:
