@@ -139,7 +139,7 @@ def test_an_operand_that_an_outlier_flushes_is_told_and_mended(net: Any, where: 
     assert (kept.exit_status, kept.explanation.culprits) == (0, ())
     said = [str(note) for note in kept.target.notes]
     assert begins_approved(list(said))
-    assert any("stay in bfloat16: up" in one for one in said), said
+    assert any("stays in bfloat16: up" in one for one in said), said
 
 
 def test_operands_are_looked_at_once_where_a_product_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
