@@ -234,13 +234,13 @@ def test_what_one_operator_makes_beyond_all_is_told_as_it_was_measured(tmp_path:
     assert named.keys() == {"times0", "times1"}
     assert report.explanation.actual is not None
     for one in named.values():
-        assert one.share is not None
         assert one.repaired is not None
-        assert one.others_repaired is not None
         assert one.with_all is not None
         assert one.repaired > one.with_all
-        assert one.share == pytest.approx((one.others_repaired / report.explanation.actual) ** 2, rel=1e-3)
-    assert max(one.share or 0.0 for one in named.values()) > 2
+        assert one.kept_alone is not None
+        assert one.kept_alone.is_worse
+        assert one.share is None
+    assert max(one.others_repaired or 0.0 for one in named.values()) ** 2 > 2 * report.explanation.actual**2
     told = "; ".join(cell.text.en for line in blame(report).lines for cell in line)
     assert holds_approved(told)
 
@@ -263,8 +263,12 @@ def test_errors_that_all_go_one_way_have_the_largest_as_their_author(tmp_path: P
     assert explanation.state == "culprits"
     first = explanation.culprits[0]
     assert first.name == "times1"
-    assert first.share is not None
-    assert first.share < 0.5
+    assert first.others_repaired is not None
+    assert explanation.actual is not None
+    assert (first.others_repaired / explanation.actual) ** 2 < 0.5
+    assert first.kept_alone is not None
+    assert first.share == pytest.approx(first.kept_alone.gone)
+    assert first.share > 0.5
     assert first.without is not None
     assert explanation.actual is not None
     assert first.without < 0.5 * explanation.actual
