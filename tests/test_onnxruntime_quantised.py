@@ -368,3 +368,21 @@ def test_what_the_quantiser_lists_of_an_object_is_cut() -> None:
     said = quantise._describe_error(caught.value)
     assert len(said) < 200
     assert said.startswith("Attributes 'avg' missing")
+
+
+def test_who_reads_a_wrong_tensor_twice_is_judged_on_the_baselines_numbers(tmp_path: Path) -> None:
+    """ONNX Runtime dequantises once more for a second reader, to which the target's own numbers went on."""
+    g = Graph(seed=3)
+    x = g.input("x", RANDOM.normal(size=(24, 32)).astype(np.float32))
+    size = np.where(np.arange(32) == 17, 1 / 50, 1).astype(np.float32)
+    bad = g.dense(g.op("Mul", [x, g.weight("size", size)], "less"), 32, 32, "bad")
+    g.weights["bad.w"] = (g.weights["bad.w"] / size[:, None]).astype(np.float32)
+    down = g.dense(g.op("Relu", [g.dense(bad, 32, 32, "up")], "act"), 32, 32, "down")
+    y = g.dense(g.op("Add", [bad, down], "joined"), 32, 8, "y")
+    path = str(g.save(tmp_path / "twice.onnx", [y]))
+    report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds, pre_process=True, per_channel=True)
+    own = {row.name: row.introduced.rel_l2 for row in report.rows if row.introduced is not None}
+    assert own["bad"] > 0.05
+    assert own["joined"] < 0.02
+    assert report.explanation is not None
+    assert [one.name for one in report.explanation.culprits] == ["bad"]
