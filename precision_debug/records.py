@@ -22,6 +22,7 @@ __all__ = [
     "Doubt",
     "Effect",
     "Explanation",
+    "FoundBeside",
     "Grid",
     "InputInfo",
     "InputMeta",
@@ -469,6 +470,18 @@ def _part_gone(left: float, before: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FoundBeside:
+    """What a run of the target, in ``mode``, leaves with operators kept in higher precision beside whose error another
+    was not seen: of the error before, and then with that one kept, too."""
+
+    kept: tuple[str, ...]
+    mode: str
+    before: Number
+    left: Number
+    then: Number
+
+
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
     """An operator that an output's error comes from.
 
@@ -480,7 +493,9 @@ class Culprit:
     L2 that is left there where all errors but those of the tensors ``left_out`` are put into the baseline's run, and
     with_all with those too; None: not measured. repaired: what is left there when its own error alone is left out, and
     others_repaired when those of all others are: each as a replay gave it, neither scaled nor capped. kept_alone: what
-    the target itself leaves with it in higher precision, from which ``share`` comes then; None: not run. amplifier: the
+    the target itself leaves with it in higher precision, from which ``share`` comes then; None: not run. beside: of one
+    who was found with others kept, who those are; then every other number is of a run with these kept; None: of the run
+    itself. amplifier: the
     tensor whose operator made ordinary rounding large, "" where the introduced error is large by itself. fails_first:
     the first tensor out of bounds because of it. keep: what to keep in higher precision, this one among them. inside:
     of a stretch between tensors that both sides show, what its operators make, this one last; inner: the one whose
@@ -505,6 +520,7 @@ class Culprit:
     repaired: Number | None = None
     others_repaired: Number | None = None
     kept_alone: KeptAlone | None = None
+    beside: FoundBeside | None = None
     left_out: tuple[str, ...] = ()
     at: str = ""
     amplifier: str = ""

@@ -14,7 +14,7 @@ from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same, say
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
-from ..records import Comparison, Culprit, Explanation, KeptAlone, Overlap, Row, Status
+from ..records import Comparison, Culprit, Explanation, FoundBeside, KeptAlone, Overlap, Row, Status
 from ..search.fix import ToKeep
 from .fix import UNITS
 from .model import Report, Verdict, count_coverage
@@ -503,6 +503,10 @@ def _fails_first(report: Report, culprit: Culprit) -> str:
 def _evidence_sentence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     """shown: the first tensor that fails because of it."""
     english, chinese = [], []
+    if culprit.beside is not None:
+        found = _beside_text(culprit.beside)
+        english.append(found.en)
+        chinese.append(found.zh)
     # what is left of a tensor in which NaN or Inf are born is no evidence
     known = CAUSES.get(culprit.cause)
     beyond = known is not None and known.out_of_range == "above"
@@ -611,6 +615,20 @@ def _kept_alone_text(culprit: Culprit, ran: KeptAlone) -> Text:
         en += f", and {more} with {who} kept too ({gone} goes)"
         zh += f"，连同读取它的 {count(ran.readers)} 个算子一起保留则为 {more}（减少 {gone}）"
     return Text(f"{en}; ", f"{zh}；")
+
+
+def _beside_text(found: FoundBeside) -> Text:
+    """Say with which operators kept one was found, and what that leaves; all that follows is of that run."""
+    more = len(found.kept) - _OTHERS
+    names = [f"`{name}`" for name in found.kept[:_OTHERS]]
+    en, zh = ", ".join(names) + f" and {count(more)} more" * (more > 0), "、".join(names) + " 等" * (more > 0)
+    left, before, then = (format_figure(error) for error in (found.left, found.before, found.then))
+    return Text(
+        f"found with {en} kept in FP32, where a run of {found.mode} leaves {left} of {before}, and with this one kept"
+        f" too {then}; what follows is of that run",
+        f"在将 {zh} 保留为 FP32 后找到：{found.mode} 的误差此时为 {left}（原为 {before}），再保留它则为 {then}；"
+        "以下均为此次运行的数值",
+    )
 
 
 def cancelling_error_sentence(culprit: Culprit) -> Text | None:

@@ -328,16 +328,17 @@ def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: 
     if scaled is not None and scaled.state == "mended":
         work.journal.write(events.KeepFound(to_keep=scaled))
         return
-    alone = dict[str, KeptAlone]()
+    alone, named = dict[str, KeptAlone](), [explanation.culprits]
     kept = try_fix(
         work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
         foreign=subject.two_files or is_across_frameworks(both.base.opening, both.target.opening),
         begun=lambda known: work.journal.write(events.KeepFound(to_keep=known)),
         on_stage=lambda stage: work.journal.write(events.Stage(text=stage)), on_alone=alone.update,
+        on_named=named.append,
     )  # fmt: skip
-    if alone:
-        explanation = with_kept_alone(explanation, alone)
+    if alone or named[-1] != explanation.culprits:
+        explanation = with_kept_alone(dataclasses.replace(explanation, culprits=named[-1]), alone)
         work.journal.write(events.Explained(explanation=explanation))
     if scaled is not None and (kept is None or kept.state != "mended"):
         kept = scaled  # no module mends it either

@@ -29,6 +29,7 @@ from .answers import labels_by_sample
 from .criterion import Criterion, Sample
 from .faulty_pass import read_faulty_pass
 from .fix_finder import PATIENCE, PATIENT, FixFinder, Kept, names_to_keep
+from .further import confirm_further
 from .judging import CompareAgain, Judging, Pasted, does_metric_ask, iterate_further_samples, make_judging
 from .plan import Opening, is_across_frameworks
 from .side import OpenSide, count_executed
@@ -83,13 +84,15 @@ def try_fix(
     folder: Path, *, sample: int, again: CompareAgain | None, foreign: bool,
     begun: Callable[[ToKeep], None], on_stage: Callable[[Reason], None] = lambda _stage: None,
     on_alone: Callable[[Mapping[str, KeptAlone]], None] = lambda _kept: None,
+    on_named: Callable[[tuple[Culprit, ...]], None] = lambda _named: None,
 ) -> ToKeep | None:  # fmt: skip
     """Return what to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
 
     Both sessions are open, and have run. folder: for what is written meanwhile. sample: which of the feeds the subject
     is of. again: what comes of one more comparison with further settings of the target's; None: there can be none.
     begun: told what is known of a fix while sets are run, in case the run ends in that. on_stage: told of each set.
-    on_alone: told what the target leaves with single culprits kept, by name.
+    on_alone: told what the target leaves with single culprits kept, by name. on_named: told who is named by what the
+    engine does with them kept, see ``confirm_further``.
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
     feeds = feed_set.for_target().feeds
@@ -164,7 +167,8 @@ def try_fix(
         trials = Trials(opening, kept_too, criterion, calibrating, room, ran=True)
         finder = FixFinder(
             keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
-            again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,
+            again=None if again is None
+            else functools.cache(lambda keys: again({**kept_too(keys), **trials.roughly}).culprits),
             pasted=None if again is None or subject.is_step or regions or by_metric or not (strict or explainable)
             else lambda keys: again(kept_too(keys), explained=not strict),
             of_many=bound_of_many(explanation) or allowed, of_one=min(allowed,
@@ -177,7 +181,10 @@ def try_fix(
         kept = _keep_operators(finder, explanation, opening.precision)
         full = spec.explain == "full"
         more = 0 if finder.stopped or (regions and not full) else most if full else most // _PART_ALONE
-        on_alone(_keep_each_alone(finder, explanation.culprits, judging, more))
+        alone = _keep_each_alone(finder, explanation.culprits, judging, more)
+        on_alone(alone)
+        if explainable and more:
+            on_named(confirm_further(finder, explanation.culprits, kept, alone))
     mended = kept is not None and kept.state == "mended"
     ran = _run_in_turn(
         opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
