@@ -398,6 +398,11 @@ def interest():
     return Discount(1.0137, 200), (torch.randn(4, 200, 16),)
 
 
+def stopped():
+    torch.manual_seed(5)
+    return Stopped(), (torch.randn(2, 8, 32),)
+
+
 def still():
     torch.manual_seed(0)
     return Sums(False), (torch.rand(4, 16),)
@@ -411,6 +416,19 @@ def moving():
 def square():
     torch.manual_seed(0)
     return Norm(), (2 * torch.randn(8, 32),)
+
+
+class Stopped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.o = nn.Linear(32, 32), nn.Linear(32, 4)
+        self.start = nn.Parameter(torch.full((32,), 2.0))
+
+    def forward(self, x):
+        y, s = self.a(x), self.start.expand(2, 32)
+        for n in range(40):
+            s = s + 0.004 * y[:, n % 8]
+        return self.o(4 * (s - self.start))
 
 
 class Heads(nn.Module):
@@ -448,6 +466,14 @@ def test_a_sum_in_a_loop_of_python_that_stands_still_is_a_drift(tmp_path: Path) 
     culprit = in_torch(tmp_path, "still", "torch_bf16").explanation.culprits[0]
     assert (culprit.cause, culprit.name.partition("#")[0], culprit.evidence["depth"]) == ("drift", "add", 24)
     assert in_torch(tmp_path, "moving", "torch_bf16").explanation.culprits == ()
+
+
+def test_updates_below_half_of_the_spacing_are_named_where_they_go_to_either_side(tmp_path: Path) -> None:
+    """It was the subtraction behind them, which amplifies "the ordinary rounding of what it reads"."""
+    culprit = in_torch(tmp_path, "stopped", "torch_bf16").explanation.culprits[0]
+    assert (culprit.cause, culprit.name.partition("#")[0], culprit.evidence["depth"]) == ("drift", "add", 40)
+    assert (culprit.evidence["lost"], culprit.evidence["type"]) == (pytest.approx(0.93, abs=0.05), "bfloat16")
+    assert culprit.repaired is None  # one of forty alone
 
 
 @pytest.mark.parametrize(("factory", "base"), [("discount", 0.99), ("interest", 1.0137)])

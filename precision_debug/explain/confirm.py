@@ -185,7 +185,8 @@ def with_repairs(
     for place, one in enumerate(culprits if work.full else culprits[:_REPAIRED]):
         effect = next((effect for effect in tried.effects.get(one.name, ()) if effect.at == one.at), None)
         sink = judged.get(one.at)
-        if effect is None or sink is None or subject.times(one.name) > 1 or strip_iteration(one.name) != one.name:
+        several = subject.times(one.name) > 1 or strip_iteration(one.name) != one.name or "depth" in one.evidence
+        if effect is None or sink is None or several:  # one of many iterations alone mends nothing
             continue
 
         def left(out: Collection[str], sink: Sink = sink) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ def find_amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) ->
         own, factor = alone.found.get(name), _measure_growth_factor(subject, name)
         if own is None or subject.far(own.rel_l2, own.units, FAR) or own.flips or factor < STRONG:
             continue
-        code, evidence = _cause_of_growth(subject, name, factor)
+        code, evidence = _cause_of_growth(subject, alone, name, factor)
         meta = subject.meta_of.get(name)
         reached = [one for one in outputs if one in subject.descendants(name)]
         return (
@@ -78,15 +79,28 @@ def _measure_growth_factor(subject: Subject, name: str) -> float:
     return error / max(errors)
 
 
-def _cause_of_growth(subject: Subject, name: str, factor: float) -> tuple[str, dict[str, Any]]:
+def _cause_of_growth(subject: Subject, alone: Alone, name: str, factor: float) -> tuple[str, dict[str, Any]]:
     row = subject.row_of[name]
     read = [subject.row_of[one].comparison for one in subject.sources(name) if one in subject.row_of]
     largest = max((numbers.base.rms or 0.0 for numbers in read if numbers is not None), default=0.0)
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
     if types_of(subject, name) & CANCEL and largest > SEVERAL * own:
-        return "cancels", {"factor": factor, "input_size": largest, "output_size": own}
+        evidence = {"factor": factor, "input_size": largest, "output_size": own}
+        return "cancels", {**evidence, **_measure_gathered(subject, alone, name)}
     evidence = {"factor": factor, "input_size": largest, "operator": find_acting_type(subject, name)}
-    return "amplifies", {**evidence, **_measure_steps_between(subject, name)}
+    between = _measure_steps_between(subject, name)
+    return "amplifies", {**evidence, **(between or _measure_gathered(subject, alone, name))}
+
+
+def _measure_gathered(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+    """Return what an operator reads that is off by far more than its own rounding, of which it has gathered many; {}
+    where all of it is rounded as one operator rounds."""
+    read = [one for one in subject.sources(name) if one in subject.row_of]
+    errors = {one: compute_finite_l2(subject.row_of[one]) or 0.0 for one in read}
+    source = max(errors, key=lambda one: errors[one], default="")
+    own = alone.found.get(source)
+    times = errors[source] / own.rel_l2 if own is not None and own.rel_l2 else 0.0
+    return {"gathered": errors[source], "times": times, "source": source} if times > FAR else {}
 
 
 def _measure_steps_between(subject: Subject, name: str) -> dict[str, Any]:
@@ -213,11 +227,13 @@ def find_drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any]
     )
     for names in worst_first[:_OPERATORS]:
         errors = {name: kept[name] for name in names if name in kept}
-        if strip_iteration(names[0]) == names[0] and not _is_one_sided(list(errors.values())):
+        lost, moved = _count_lost_updates(list(errors.values()))
+        stays = lost >= HALF * moved > 0
+        if strip_iteration(names[0]) == names[0] and not stays and not _is_one_sided(list(errors.values())):
             continue
         share = _measure_share(subject, errors, worst, plain.get(worst.name))
         if share >= HALF:
-            return (_make_drift_culprit(subject, names, share, worst.name),)
+            return (_make_drift_culprit(subject, names, share, worst.name, lost / moved if stays else 0.0),)
     return ()
 
 
@@ -262,6 +278,19 @@ def _is_one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
     return bool(apart) and together >= _SIDED * len(off) * apart
 
 
+def _count_lost_updates(states: Sequence[tuple[Any, Any]]) -> tuple[int, int]:
+    """Return how many elements of a state stay as they were in the target where they are to move, and how many are.
+
+    What is less than half of the spacing at a number is lost when it is added to that. states: of each iteration, in
+    order, what the baseline's operator makes of the target's numbers, and what the target's makes."""
+    lost = moved = 0
+    for (_, before), (exact, wrong) in itertools.pairwise(states):
+        if before.shape == wrong.shape:
+            moves = np.asarray(exact, np.float64) != np.asarray(before, np.float64)
+            lost, moved = lost + int(np.sum(moves & (before == wrong))), moved + int(np.sum(moves))
+    return lost, moved
+
+
 def _measure_offset(exact: Any, wrong: Any) -> float:
     with np.errstate(all="ignore"):
         error = np.square(wrong.astype(np.float64) - exact)
@@ -285,7 +314,8 @@ def _measure_share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: S
     return squares_of(bench.compare(plain, seen[0]))[0] / sink.squared
 
 
-def _make_drift_culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> Culprit:
+def _make_drift_culprit(subject: Subject, names: Sequence[str], share: float, at: str, lost: float) -> Culprit:
+    """lost: the share of all updates that leave the number as it was; 0 where that is not what it is."""
     ordered = sorted(names, key=lambda name: subject.order.get(name, 0))
     out = [
         name for name in ordered if subject.far(_error_of_tensor(subject, name), _error_in_units(subject, name), BEYOND)
@@ -301,7 +331,10 @@ def _make_drift_culprit(subject: Subject, names: Sequence[str], share: float, at
         node=meta.node if meta is not None else "",
         op_types=(subject.row_of[first].op_type,),
         cause="drift",
-        evidence={"depth": len(names), "share": share},
+        evidence={
+            "depth": len(names), "share": share,
+            **({"lost": lost, "type": subject.held_as.get(first, subject.arithmetic)} if lost else {}),
+        },
         confidence="simulated" if subject.simulation else "replayed",
         share=share,
         at=at,

@@ -358,7 +358,19 @@ CAUSES: Mapping[str, Cause] = {
             "相消：它对近似相等的数相减（输入量级 {input_size}，结果 {output_size}），将其输入的普通舍入误差放大"
             " {factor} 倍",
         ),
-        evidence={"factor": _FIGURE, "input_size": _FIGURE, "output_size": _FIGURE},
+        instead={
+            "gathered": Wording(
+                "cancellation: it subtracts nearly equal numbers (size {input_size}, result {output_size}), which"
+                " amplifies the error that what it reads has gathered (of `{source}` {gathered}, {times} x its own"
+                " rounding) {factor} x",
+                "相消：它对近似相等的数相减（输入量级 {input_size}，结果 {output_size}），将其输入累积的误差"
+                "（`{source}` 为 {gathered}，是其自身舍入的 {times} 倍）放大 {factor} 倍",
+            ),
+        },
+        evidence={
+            "factor": _FIGURE, "input_size": _FIGURE, "output_size": _FIGURE, "gathered": _FIGURE, "times": _FIGURE,
+            "source": _TEXT,
+        },
     ),
     "amplifies": Cause(
         gradient="below",
@@ -370,6 +382,11 @@ CAUSES: Mapping[str, Cause] = {
             "{operator} 将其输入（量级 {input_size}）的普通舍入误差放大 {factor} 倍",
         ),
         instead={
+            "gathered": Wording(
+                "{operator} amplifies the error that what it reads has gathered (of `{source}` {gathered}, {times} x"
+                " its own rounding) {factor} x",
+                "{operator} 将其输入累积的误差（`{source}` 为 {gathered}，是其自身舍入的 {times} 倍）放大 {factor} 倍",
+            ),
             "apart": Wording(
                 "`{source}` is made in {held_as}, in which numbers near {largest} are {apart} apart, so that several"
                 " become one; {operator} makes that {factor} x larger",
@@ -379,7 +396,7 @@ CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "factor": _FIGURE, "input_size": _FIGURE, "operator": _TEXT, "apart": _FIGURE, "largest": _FIGURE,
-            "source": _TEXT, "held_as": _TEXT,
+            "source": _TEXT, "held_as": _TEXT, "gathered": _FIGURE, "times": _FIGURE,
         },
     ),
     "born_on_both": Cause(
@@ -439,7 +456,16 @@ CAUSES: Mapping[str, Cause] = {
             " makes {share} of the squared error",
             "在 {depth} 次迭代中，其舍入因循环自身的状态而总偏向同一侧，合计占平方误差的 {share}",
         ),
-        evidence={"depth": _COUNT, "share": _SHARE},
+        instead={
+            "lost": Wording(
+                "an update lost: over {depth} updates in a row {lost} of the elements that are to move stay as they"
+                " were, since what is added is below half of the spacing of {type} there; together that makes {share}"
+                " of the squared error",
+                "更新丢失：在连续 {depth} 次更新中，应变化的元素有 {lost} 保持原值，因为所加的量小于该处 {type}"
+                " 相邻数间距的一半；合计占平方误差的 {share}",
+            ),
+        },
+        evidence={"depth": _COUNT, "share": _SHARE, "lost": _SHARE, "type": _TEXT},
         enlarged=True,
     ),
     "born": Cause(
