@@ -116,7 +116,8 @@ class TorchWorkbench:
         if low:  # what the narrow type holds exactly
             bits = flat.view(torch.int32 if flat.dtype is torch.float32 else torch.int64)
             made = torch.where((bits & low) == 0, flat, made)
-        return (made if step is None else _cut_to_range(made, value)).view(value.shape)
+        cut = made.numel() and step is not None
+        return (_cut_to_range(made, *_find_range(value)) if cut else made).view(value.shape)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         if value.shape != exact.shape:
@@ -126,11 +127,11 @@ class TorchWorkbench:
             fits = value.dtype == wrong.dtype == exact.dtype
             return torch.where(wrong != exact, wrong, value) if fits else None
         exact, wrong = exact.to(value.dtype), wrong.to(value.dtype)
-        added = _cut_to_range(
-            value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact)), value, wrong
-        )
-        lost = ~wrong.isfinite() & exact.isfinite()
-        lost |= (wrong == 0) & (exact != 0) & (value.abs() / 4 <= exact.abs())
+        added = value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact))
+        lost, ends = ~wrong.isfinite() & exact.isfinite(), _find_range(value, wrong) if value.numel() else ()
+        added = _cut_to_range(added, *ends) if ends else added
+        for end in (0.0, *ends):
+            lost |= (wrong == end) & (exact != end) & ((value - end).abs() / 4 <= (exact - end).abs())
         lost |= value == exact  # of a mask at the end of float32, what is added and taken away again leaves 0
         return torch.where(lost, wrong, added)
 
@@ -141,13 +142,15 @@ class TorchWorkbench:
         return _Kept(_half_of_free_memory(), Store(folder=folder, memory_budget=budget))
 
 
-def _cut_to_range(tensor: Any, *others: Any) -> Any:
-    """Return a tensor, cut off where the numbers of others end, of which an infinity is one and NaN is none: see
+def _find_range(*tensors: Any) -> tuple[Any, Any]:
+    """Return where the numbers of tensors begin and end, of which an infinity is one and NaN is none: see
     explain.workbench. Nothing is asked of the device."""
-    if not tensor.numel():
-        return tensor
-    low = torch.stack([torch.where(one.isnan(), math.inf, one).amin() for one in others]).amin()
-    high = torch.stack([torch.where(one.isnan(), -math.inf, one).amax() for one in others]).amax()
+    low = torch.stack([torch.where(one.isnan(), math.inf, one).amin() for one in tensors]).amin()
+    return low, torch.stack([torch.where(one.isnan(), -math.inf, one).amax() for one in tensors]).amax()
+
+
+def _cut_to_range(tensor: Any, low: Any, high: Any) -> Any:
+    """Return a tensor, cut off at these limits."""
     nothing = low > high  # all of them are NaN
     return torch.where(nothing, tensor, torch.clamp(tensor, min=low, max=high))
 

@@ -46,8 +46,9 @@ def _add_error(value: Array, exact: Array, wrong: Array, limits: tuple[float, fl
     with np.errstate(all="ignore"):
         error = wrong.astype(value.dtype) - exact.astype(value.dtype)
         added = _cut_to_range(value + np.where(np.isfinite(exact), error, 0), limits)
-    lost = ~np.isfinite(wrong) & np.isfinite(exact)
-    lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
+        lost = ~np.isfinite(wrong) & np.isfinite(exact)
+        for end in (0.0, *limits):  # that a sigmoid has reached, say
+            lost |= (wrong == end) & (exact != end) & (np.abs(value - end) / 4 <= np.abs(exact - end))
     lost |= value == exact  # of a mask at the end of float32, what is added and taken away again leaves 0
     if lost.any():
         with np.errstate(over="ignore"):
@@ -120,10 +121,10 @@ class HostWorkbench:
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         """Return the value with what ``wrong`` is off from ``exact``; None where the three do not fit together.
 
-        What is not finite in ``wrong`` alone is so in the result, and what vanished in it is 0, also of a value that is
-        not quite the one that was measured. No number lies beyond all of ``value`` and ``wrong``: a square that is less
-        than its error would become negative, and NaN in the root behind it. Of integers, only what this operator itself
-        decided otherwise is taken.
+        What is not finite in ``wrong`` alone is so in the result, what vanished in it is 0, and what came to the end of
+        all numbers in it is there, also of a value that is not quite the one that was measured. No number lies beyond
+        all of ``value`` and ``wrong``: a square that is less than its error would become negative, and NaN in the root
+        behind it. Of integers, only what this operator itself decided otherwise is taken.
         """
         if value.shape != exact.shape:
             return None
