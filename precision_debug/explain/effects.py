@@ -18,7 +18,7 @@ from ..numbers.told import Token, TokenEffect, TokenEffects
 from ..pairing.align import strip_iteration
 from ..protocols import Workbench, keeps_own
 from ..records import Comparison, Effect, Row
-from .criteria import SEVERAL
+from .criteria import FAR
 from .introduced import MASK, Alone
 from .packed import list_ruined_before
 from .subject import Subject
@@ -254,21 +254,23 @@ NOISE = 1 << 16
 
 def find_noise(subject: Subject, alone: Alone, name: str, at: str) -> Mapping[str, float]:
     """Return what the baseline's own result is worth where an error arrives, as evidence: by how much it moves when
-    what a tensor holds is off by up to a step of its type, at random, as one rounding has it; {} where the error there
-    is more than several of these (of which one operator makes as many). Takes two runs of the baseline."""
+    what a tensor holds is rounded once more: off by up to half of its type's spacing there, at random. {} where the
+    error there is far more (one operator may round some times). Takes two runs of the baseline."""
     error = subject.row_of[at].relative_l2 if at in subject.row_of else None
     sinks = [Sink(name=one, squared=0.0, size=0.0) for one in (name, at)]
     plain = _run_with_own(subject, alone, [], [name], sinks) if error else {}
     held = subject.meta_of[name].dtype if name in subject.meta_of else ""
     if not plain.keys() >= {name, at} or held not in ("float16", "float32", "float64"):
         return {}
-    shake = np.random.default_rng(0).uniform(-1, 1, NOISE).astype(np.float32)
+    random = np.random.default_rng(0)
+    # the spacing at a number is its type's epsilon over how far the number is above the power of two below it
+    shake = (random.uniform(-0.5, 0.5, NOISE) / 2 ** random.uniform(0, 1, NOISE)).astype(np.float32)
     moved = subject.bench.shaken(plain[name], shake, float(np.finfo(held).eps), 0, None)
     if moved is None:
         return {}
     (effect,) = carry_given_errors(subject, {name: (plain[name], moved)}, sinks[1:], plain)
     noise = effect.rel_l2
-    return {"noise": noise} if noise is not None and error and min(error, 1.0) <= SEVERAL * noise else {}
+    return {"noise": noise} if noise is not None and error and min(error, 1.0) <= FAR * noise else {}
 
 
 def run_with_errors(
