@@ -26,6 +26,7 @@ from planted import (
     sixteenth_others,
     twentieth_others,
     twentyfirst_others,
+    twentyfourth_others,
     twentysecond_others,
     twentythird_others,
 )
@@ -215,6 +216,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "decay_raised_at_20": (
         lambda f: loop(f, sgd(1.0), schedule=stepped, at=setting("weight_decay", 10.0, 20)), "update", 20,
     ),
+    "epsilon_of_one": (lambda f: loop(f, adamw(1e-3, weight_decay=0.0), at=setting("eps", 1.0, 20)), "slowed", 20),
     "long_steps_at_20": (lambda f: loop(f, lambda p: Lengthening(p, lr=1e-3)), "update", 20),
 }
 """Loop, what is found, and the step."""
@@ -236,7 +238,7 @@ def _loops_of_blind_batches() -> list[Any]:
     found = [pytest.param(one, id=one.name) for one in LOOPS]
     # Two loops have a test of their own: a norm that grows out of its band, and a rate that may be meant to restart.
     last = [
-        one for one in (*twentysecond_others.LOOPS, *twentythird_others.LOOPS)
+        one for one in (*twentysecond_others.LOOPS, *twentythird_others.LOOPS, *twentyfourth_others.LOOPS)
         if one.name not in ("gradients_of_the_other_sign_in_one_layer", "rate_of_the_beginning_after_a_resume")
     ]  # fmt: skip
     for one in (*fifteenth_others.LOOPS, *sixteenth_others.LOOPS, *seventeenth_others.LOOPS,

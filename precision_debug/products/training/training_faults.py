@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,7 +72,7 @@ _BY_PLAN = 3
 
 _GRAVE = {
     "broken": 6, "changed": 5, "state": 5, "rate": 5, "uphill": 5, "setting": 5, "clipped": 4, "kept": 4, "gone": 3,
-    "zeros": 3, "still": 3, "stopped": 3, "tiny": 2, "update": 2,
+    "zeros": 3, "still": 3, "stopped": 3, "slowed": 3, "tiny": 2, "update": 2,
 }  # fmt: skip
 
 
@@ -88,7 +88,9 @@ class Departure:
     the step before, and the norm of all is value, where it was ``usual``; "rate": the learning rate is value, and was
     usual at most; "uphill": it is value, below 0; "setting": ``setting`` of the optimiser's group of the parameter is
     value, which means nothing, and was usual (NaN: its first); "update": the model's update over its parameters is
-    value, and was usual at most; "changed": it was changed by value of
+    value, and was usual at most; "slowed": it is value from there on, and was usual, with such rates and gradients as
+    before, where ``setting`` of the optimiser was changed ("": none) as ``was`` and
+    ``became`` say; "changed": it was changed by value of
     its size before the step, outside of the optimiser's steps, and "state": what the optimiser keeps of it was, 1 where
     that is gone; "undecayed": of its elements ``usual`` is not changed by a decay of value.
     parameters: how many have it."""
@@ -100,6 +102,8 @@ class Departure:
     usual: float
     parameters: int = 1
     setting: str = ""
+    was: float = 0.0
+    became: float = 0.0
 
     @property
     def meaning(self) -> tuple[float, float]:
@@ -399,6 +403,7 @@ def _find_lasting_departures(steps: Sequence[StepNumbers]) -> list[Departure | N
         still,
         pace,
         _find_lost_decay(steps),
+        _find_slowed_updates(steps),
         _find_change_between(steps, "changed"),
         _find_change_between(steps, "state"),
     ]
@@ -504,6 +509,72 @@ def _find_stopped_parameters(steps: Sequence[StepNumbers]) -> Departure | None:
         step=here.step, parameter=name, what="stopped", value=here.parameters[name].rate or 0.0,
         usual=float(np.median([_update(step) for step in steps[:begin]])), parameters=len(standing[begin]),
     )  # fmt: skip
+
+
+def _find_slowed_updates(steps: Sequence[StepNumbers]) -> Departure | None:
+    """Return from where on the updates are far shorter for their rate, and for that and their gradients, than any
+    before, with about the same rates and gradients: of some optimisers a step follows both, of others the rate alone.
+    """
+    paces = [_measure_paces(step) for step in steps]
+    for place in range(_FEW, len(steps) - _AGAIN + 1):
+        now, last, later = steps[place], steps[place - 1], paces[place : place + _FEW]
+        least = min(map(_total_norm, steps[place - _FEW : place]))
+        same = _have_rates_alike(last, now) and 3 * _total_norm(now) >= least
+        if not same or not later[0] or not _is_far_shorter(paces[:place], later, [*later[0]]):
+            continue
+        name = _find_furthest(now)
+        setting, was, became = next(_iterate_changed_settings(steps, place), ("", 0.0, 0.0))
+        return Departure(
+            step=now.step, parameter=name, what="slowed", value=_update(now), parameters=len(later[0]),
+            usual=float(np.median([_update(step) for step in steps[:place]])), setting=setting, was=was, became=became,
+        )  # fmt: skip
+    return None
+
+
+def _measure_paces(step: StepNumbers) -> dict[str, tuple[float, float]]:
+    """Return the length of each parameter's update over its rate, and that over its gradient's norm."""
+    moved = {
+        name: one.moved * one.size / one.rate for name, one in step.parameters.items()
+        if one.moved and one.rate and one.size and one.norm > 0
+    }  # fmt: skip
+    return {name: (pace, pace / step.parameters[name].norm) for name, pace in moved.items()}
+
+
+def _is_far_shorter(
+    before: Sequence[Mapping[str, tuple[float, float]]], later: Sequence[Mapping[str, tuple[float, float]]],
+    names: Sequence[str],
+) -> bool:  # fmt: skip
+    """Return whether the paces of most of these parameters are, in the later steps, a tenth of the least before at
+    most, and those of all a third for their rate."""
+    fallen = 0
+    for name in names:
+        past = [one[name] for one in before if name in one]
+        here = [one[name] for one in later if name in one]
+        if len(past) < _FEW or len(here) < _AGAIN:
+            return False
+        by_rate, by_gradient = max(one for one, _ in here), float(np.median([one for _, one in here]))
+        least = min(one for one, _ in past[-_FEW:])
+        if 3 * by_rate > least:
+            return False
+        fallen += _JUMP * by_rate <= least and _JUMP * by_gradient <= min(one for _, one in past)
+    return 2 * fallen > len(names)
+
+
+def _have_rates_alike(last: StepNumbers, now: StepNumbers) -> bool:
+    rates = [
+        (last.parameters[name].rate or 0.0, one.rate or 0.0) for name, one in now.parameters.items()
+        if name in last.parameters
+    ]  # fmt: skip
+    return all(was <= 2 * became and became <= 2 * was for was, became in rates)
+
+
+def _iterate_changed_settings(steps: Sequence[StepNumbers], place: int) -> Iterator[tuple[str, float, float]]:
+    """Yield what the optimiser is set to otherwise from a step on, with what it was and what it is."""
+    for group, settings in steps[place].settings.items():
+        for setting, became in settings.items():
+            before = [one.settings[group][setting] for one in steps[:place] if setting in one.settings.get(group, {})]
+            if before and before[-1] != became:
+                yield setting, before[-1], became
 
 
 def _find_tiny_updates(steps: Sequence[StepNumbers]) -> Departure | None:

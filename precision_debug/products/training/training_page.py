@@ -257,6 +257,20 @@ def _describe_run_departure(found: Departure) -> Text | None:
             f" and the gradients do not say why; {name} moves furthest.",
             f"第 {found.step} 步更新量跳到参数的 {value}，此前最大为 {usual}，而梯度不能解释；{name} 变化最大。",
         )
+    if found.what == "slowed":
+        was, became = format_figure(found.was), format_figure(found.became)
+        why, why_zh = (
+            f"{found.setting} of the optimiser is {became} from there on, where it was {was}.",
+            f"优化器的 {found.setting} 自此为 {became}，此前为 {was}。",
+        ) if found.setting else (
+            "look at what was set otherwise there, as by a resume.", "请检查该处改变了哪些设置，例如恢复训练时。",
+        )  # fmt: skip
+        return Text(
+            f"From step {found.step} on the update is {value} of the parameters, where it was {usual}, with such"
+            f" learning rates and gradients as before {affected}: {why}",
+            f"自第 {found.step} 步起更新量为参数的 {value}，此前为 {usual}，而学习率与梯度一如既往{affected_zh}："
+            f"{why_zh}",
+        )
     if found.what == "undecayed":
         return Text(
             f"Weight decay never moves {format_percent(found.usual)} of {name}: {value} of an element a step is less"
