@@ -39,14 +39,18 @@ def report_of(volume: float, folder: Path) -> Report:
 
 
 def test_an_epsilon_that_vanishes_behind_what_vanished_is_the_culprit(tmp_path: Path) -> None:
-    """With the baseline's powers the lost epsilon does no harm, and with the epsilon the lost powers do none."""
+    """With the baseline's powers the lost epsilon does no harm, and with the epsilon the lost powers are no NaN: what
+    they make is told as what is left with it kept."""
     report = report_of(5e-5, tmp_path)
     said = report.explanation
     assert said is not None
     first = said.culprits[0]
     assert (first.name, first.cause, first.confidence) == ("floored", "weight_underflow", "substituted")
     assert (first.at, first.fails_first, first.share) == ("y", "log", None)
-    assert {one.name for one in said.culprits} == {"floored"}
+    powers = said.culprits[1]
+    assert (len(said.culprits), powers.name, powers.cause) == (2, "power", "underflow")
+    assert powers.beside is not None
+    assert powers.beside.before == np.inf > powers.beside.left > 10 * powers.beside.then
     evidence = blame(report).lines[1][1].text
     assert holds_approved(evidence.en)
     assert "代入该张量的值会使其后出现 NaN 或 Inf" in evidence.zh

@@ -593,7 +593,7 @@ def _group_by_outlier(
         names, whole = [name for name, _, _ in group], sum(share for _, share, _ in group)
         far_off = all(is_far_off(subject, sink) for _, _, sink in group)
         besides = max(_most_besides(sink, names, effects) for _, _, sink in group)
-        return whole >= (HALF if far_off else ALONE) or (far_off and whole >= SEVERAL * besides)
+        return whole >= (HALF if far_off else ALONE) or (whole >= SEVERAL * besides and (far_off or whole >= HALF))
 
     return {
         name: [other for other, part, _ in group if part < PART]

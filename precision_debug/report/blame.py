@@ -623,10 +623,11 @@ def _beside_text(found: FoundBeside) -> Text:
     names = [f"`{name}`" for name in found.kept[:_OTHERS]]
     en, zh = ", ".join(names) + f" and {count(more)} more" * (more > 0), "、".join(names) + " 等" * (more > 0)
     left, before, then = (format_figure(error) for error in (found.left, found.before, found.then))
+    before, zhiqian = (before, before) if math.isfinite(found.before) else ("NaN or Inf", " NaN 或 Inf")
     return Text(
         f"found with {en} kept in FP32, where a run of {found.mode} leaves {left} of {before}, and with this one kept"
         f" too {then}; what follows is of that run",
-        f"在将 {zh} 保留为 FP32 后找到：{found.mode} 的误差此时为 {left}（原为 {before}），再保留它则为 {then}；"
+        f"在将 {zh} 保留为 FP32 后找到：{found.mode} 的误差此时为 {left}（原为 {zhiqian}），再保留它则为 {then}；"
         "以下均为此次运行的数值",
     )
 
