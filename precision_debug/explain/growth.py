@@ -84,10 +84,10 @@ def _cause_of_growth(subject: Subject, alone: Alone, name: str, factor: float) -
     read = [subject.row_of[one].comparison for one in subject.sources(name) if one in subject.row_of]
     largest = max((numbers.base.rms or 0.0 for numbers in read if numbers is not None), default=0.0)
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
+    evidence: dict[str, Any] = {"factor": factor, "input_size": largest}
     if types_of(subject, name) & CANCEL and largest > SEVERAL * own:
-        evidence = {"factor": factor, "input_size": largest, "output_size": own}
-        return "cancels", {**evidence, **_measure_gathered(subject, alone, name)}
-    evidence = {"factor": factor, "input_size": largest, "operator": find_acting_type(subject, name)}
+        return "cancels", {**evidence, "output_size": own, **_measure_gathered(subject, alone, name)}
+    evidence |= {"operator": find_acting_type(subject, name)}
     between = _measure_steps_between(subject, name)
     return "amplifies", {**evidence, **(between or _measure_gathered(subject, alone, name))}
 
