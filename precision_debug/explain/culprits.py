@@ -387,9 +387,9 @@ def _rank_culprits(
             amplifier = before
             cause, evidence, keep = find_cause(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
         if "broken" in evidence and (other := _find_amplifier(subject, alone, name, effect.at)) not in ("", amplifier):
-            before = find_cause(subject, alone, name, other, poisons=False)
-            if before[0] == "cancellation":  # of which nothing is left, as a logarithm behind it shows
-                amplifier, (cause, evidence, keep) = other, before
+            found_before = find_cause(subject, alone, name, other, poisons=False)
+            if found_before[0] == "cancellation":  # of which nothing is left, as a logarithm behind it shows
+                amplifier, (cause, evidence, keep) = other, found_before
         if cause == "overflow" and not _is_own_range_beyond(subject, name, evidence["limit"]):
             continue  # of what another operator's overflow left of its inputs
         if not stands_out and CAUSES[cause].fails_for(evidence) != "least":
