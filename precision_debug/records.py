@@ -136,6 +136,7 @@ class TensorMeta:
     name: the session's own name for it, unique there; what the hook is called with. A tensor of a loop's body comes
     once an iteration, as "name@0", "name@1", …; before a run, its name alone is listed.
     op_type, node: type of the operator that produces it, in the words of the session's framework, and its name.
+    given_by: the type of the model's operator that gives this form of what ``op_type`` computed, as QuantizeLinear.
     inputs: names (same session) of the activations that the operator reads; constants are left out.
     origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", UNFUSED, …
@@ -168,6 +169,12 @@ class TensorMeta:
     phase: str = ""
     scaled: float = 1.0
     rank: int | None = None
+    given_by: str = ""
+
+    @property
+    def told_type(self) -> str:
+        """What its operator is called beside its name."""
+        return self.given_by or self.op_type
 
 
 @dataclass(frozen=True, kw_only=True)

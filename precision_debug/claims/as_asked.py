@@ -79,6 +79,9 @@ def _ran_in_precision(promise: Precision, row: Row) -> bool:
     return target.startswith(promise.shown_by) and (not whole or target != base)
 
 
+_FORMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
 def doubt_not_fp32(report: JudgedReport) -> Iterator[Doubt]:
     """Yield a doubt for each side that promises float32 and computes narrower or quantised tensors."""
     for side, of_base in ((report.baseline, True), (report.target, False)):
@@ -91,7 +94,8 @@ def doubt_not_fp32(report: JudgedReport) -> Iterator[Doubt]:
             stats = (row.base if of_base else row.target) if comparison is None else (
                 comparison.base if of_base else comparison.target
             )  # fmt: skip
-            kind = row.op_type if of_base else row.target_op_type
+            forms = of_base and row.op_type in _FORMS and row.target_op_type  # of what an operator computed, as it is
+            kind = row.target_op_type if forms or not of_base else row.op_type
             if stats is not None and stats.dtype.startswith(("float16", "bfloat16", "float8")):
                 narrow[stats.dtype] += 1
             if QUANTISED.search(kind) and (of_base is False or row.status is not Status.UNMATCHED):

@@ -18,7 +18,7 @@ from .criteria import HALF
 from .culprits import is_non_finite_in_target_alone, list_kept_through
 from .effects import Sink, carry_given_errors, measure_error_at
 from .introduced import MASK, WAITING, Alone, is_same_kind
-from .operator_facts import describe_born, operators_of
+from .operator_facts import describe_born, name_types
 from .subject import Subject
 from .units import largest_of
 from .work import Work
@@ -254,7 +254,7 @@ def _make_culprit(subject: Subject, alone: Alone, name: str, at: str, first: str
     made = Culprit(
         name=name,
         node=subject.meta_of[name].node if name in subject.meta_of else "",
-        op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
+        op_types=name_types(subject, name),
         cause=cause,
         evidence=evidence,
         confidence=_CONFIDENCE,
@@ -289,7 +289,7 @@ def find_hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | N
             return Culprit(
                 name=name,
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
+                op_types=name_types(subject, name),
                 cause="overflow",
                 evidence={"largest": largest, "limit": limit, "count": numbers.fp16_overflow},
                 confidence="ranked",
@@ -321,7 +321,7 @@ def find_makers_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
             Culprit(
                 name=name,
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
+                op_types=name_types(subject, name),
                 cause="born",
                 evidence=describe_born(subject, name, nan, inf),
                 confidence="compared",

@@ -17,7 +17,7 @@ from .effects import Sink
 from .files import find_file_difference
 from .grid import find_outlier, holds_another_scale
 from .introduced import MASK, Alone, may_be_handed_nan
-from .operator_facts import find_inherited_error, is_quantised, narrow_type, operators_of
+from .operator_facts import find_inherited_error, is_quantised, name_types, narrow_type
 from .operators import BODIES, MOVE, SELECT, find_reached, plain_type
 from .subject import Subject, find_narrowed_constants
 from .units import BEYOND, LOOK, MOST, NARROW, is_suspicious, largest_of, smallest_of
@@ -397,7 +397,7 @@ def _rank_culprits(
         culprit = Culprit(
             name=name,
             node=subject.meta_of[name].node if name in subject.meta_of else "",
-            op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (subject.row_of[name].op_type,),
+            op_types=name_types(subject, name),
             cause=cause,
             evidence=evidence,
             confidence="simulated" if subject.simulation else alone.method,

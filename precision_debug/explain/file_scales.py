@@ -20,8 +20,8 @@ from .undo import LEFT, Case, measure_left_of, run_with
 from .units import largest_of, steps_of
 
 __all__ = [
-    "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_least_scales", "find_other_range", "find_own_scale",
-    "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
+    "UNUSED", "find_clipping_scale", "find_coarse_scale", "find_fed", "find_least_scales", "find_other_range",
+    "find_own_scale", "find_probability_steps", "list_scales_around", "measure_left_with", "round_up",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -178,15 +178,29 @@ def find_clipping_scale(case: Case) -> Evidence:
     having that back takes most of the error away; {} where there is none such."""
     scale = find_own_scale(case.subject, case.name)
     limit = 0.0 if scale is None else scale * largest_of(case.narrow)
-    beyond = np.isfinite(case.exact) & (np.abs(case.exact) > limit)
+    name, fed = find_fed(case)
+    beyond = np.isfinite(fed) & (np.abs(fed) > limit)
     if not limit or not beyond.any():
         return {}
     left = measure_left_of(case, np.where(beyond, case.exact, case.wrong))
-    largest = float(case.exact[np.unravel_index(np.argmax(np.where(beyond, np.abs(case.exact), 0)), beyond.shape)])
-    model = largest_of_row(case.subject, case.name)  # what ran alone was given rounded inputs
+    largest = float(fed[np.unravel_index(np.argmax(np.where(beyond, np.abs(fed), 0)), beyond.shape)])
+    model = largest_of_row(case.subject, name)  # what ran alone was given rounded inputs
     largest = math.copysign(model, largest) if model > limit else largest
     evidence = {"share": float(beyond.mean()), "largest": largest, "limit": math.copysign(limit, largest), "left": left}
     return evidence if left <= LEFT else {}
+
+
+def find_fed(case: Case) -> tuple[str, Array]:
+    """Return which numbers the target's grid of a result is fed: those that a QuantizeLinear reads, where the
+    baseline's are on a grid of their own."""
+    there, target = case.subject.row_of[case.name].target_name, case.subject.operators()[1]
+    operator = target.operator(there) if target is not None else None
+    for read in operator.reads if operator is not None and operator.op_type == "QuantizeLinear" else ():
+        name = case.subject.partner.get(read, "")
+        values = case.alone.exact_of(name) if name in case.subject.row_of else None
+        if values is not None and values.shape == case.exact.shape:
+            return name, values.astype(np.float64)
+    return case.name, case.exact
 
 
 def find_own_scale(subject: Subject, name: str) -> float | None:

@@ -443,7 +443,7 @@ def _add_inner_operator(difference: Evidence, meta: TensorMeta) -> Evidence:
     """With the operator inside a fused region that it is of: the region is called after its last one."""
     if difference["what"] not in {say("an_attribute"), say("a_constant")}:
         return difference
-    return {**difference, "name": f"{difference['name']} ({meta.op_type} {meta.name})"}
+    return {**difference, "name": f"{difference['name']} ({meta.told_type} {meta.name})"}
 
 
 def _operators_in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:

@@ -20,7 +20,7 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Stored
 from .bias_scale import find_bias_scale, measure_left_of_constant
 from .effects import Carried, Sink, carry_errors_together
-from .file_scales import UNUSED, find_least_scales, measure_left_with, round_up
+from .file_scales import UNUSED, find_fed, find_least_scales, measure_left_with, round_up
 from .held_constants import dequantise, has_one_scale, list_stored_constants
 from .integer_grids import ends_of
 from .introduced import MASK, Alone
@@ -154,7 +154,7 @@ def _list_suspected_causes(case: Case, step: float) -> Iterator[tuple[str, list[
     if shifted := _find_shift(exact, wrong, step, case.narrow):
         alike = np.abs(wrong - exact - shifted["shift"]) <= (0.5 + _BESIDE) * step
         yield "zero_point", [{"weight": "", "which": _tell_which(alike, _find_ended(case)), **shifted}]
-    if cut := _find_saturation(exact, wrong, step):
+    if cut := _find_saturation(find_fed(case)[1], wrong, step):
         yield "saturation", [cut]
     if scaled := _find_scaling(exact, wrong, step):
         alike = np.abs(wrong - scaled["ratio"] * exact) <= (1 + _BESIDE) * step  # the ratio is fitted

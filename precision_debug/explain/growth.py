@@ -21,7 +21,7 @@ from .casts import list_tensors_on_the_way
 from .criteria import FAR, HALF, SEVERAL, STRONG
 from .effects import Sink, squares_of
 from .introduced import WAITING, Alone, KeptTensors, replay_operators
-from .operator_facts import find_acting_type, operators_of, types_of
+from .operator_facts import find_acting_type, name_types, types_of
 from .operators import BODIES, CANCEL, CASTS, MOVE, plain_type
 from .regions import measure_distance, run_rounded
 from .subject import Subject
@@ -50,7 +50,7 @@ def find_amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) ->
             Culprit(
                 name=name,
                 node=meta.node if meta is not None else "",
-                op_types=tuple(one.op_type for one in operators_of(subject, name)) or (subject.row_of[name].op_type,),
+                op_types=name_types(subject, name),
                 cause=code,
                 evidence=evidence,
                 confidence="compared",

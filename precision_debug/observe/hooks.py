@@ -433,7 +433,7 @@ class CheckTarget:
         """Of a pair, without numbers."""
         return Row(
             index=len(self._rows),
-            op_type=pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type),
+            op_type=pair.base.told_type if pair is not None else self.baseline.op_type(base_name, op_type),
             name=base_name,
             status=Status.PASS,
             target_name=key,

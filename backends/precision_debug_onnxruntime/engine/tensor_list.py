@@ -75,6 +75,8 @@ def rounds_what_it_reads(node: Any) -> bool:
 _RENAMES = frozenset({"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Cast"})
 """What they give of a constant may lie in the constant's own memory."""
 
+_GIVES_FORMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
 _RENAMED = "!moved"
 """Behind the name of a value that ONNX Runtime called as the source model calls another one."""
 
@@ -153,6 +155,7 @@ def list_tensors(
             name=own,
             op_type=op_type(value if maker.node is None else maker),
             node=_node_name(value if maker.node is None else maker),
+            given_by=op_type(value) if maker is not value and op_type(value) in _GIVES_FORMS else "",
             dtype=info.dtype,
             shape=shape if holding.form.blocked else info.shape,
             inputs=tuple(name for name in inputs if name != own) or _root_input(maker, own, names),
