@@ -28,7 +28,7 @@ from .work import Work
 __all__ = [
     "Told", "find_flattened", "find_guilty_attributes", "find_other_parameter", "find_other_settings",
     "find_turned_flag",
-    "find_untold_attributes", "list_other_attributes",
+    "find_untold_attributes", "list_opposite_flags", "list_other_attributes",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -38,6 +38,22 @@ Told = Mapping[str, tuple[Any, Any]]
 
 _TRIED = 8
 """Sets of attributes that are run at most."""
+
+
+def list_opposite_flags(mine: Operator, theirs: Operator) -> dict[str, tuple[str, Any, Any]]:
+    """Return the flags that two frameworks' operators are told otherwise, of which the target's says the opposite by
+    another name: that name, and both values as the baseline's has them."""
+    found: dict[str, tuple[str, Any, Any]] = {}
+    for key, names in _OPPOSITES.items():
+        other = next((name for name in names if isinstance(theirs.attributes.get(name), (bool, int))), "")
+        own = mine.attributes.get(key)
+        if other and isinstance(own, (bool, int)) and bool(own) == bool(theirs.attributes[other]):
+            found[key] = other, own, type(own)(not own)
+    return found
+
+
+_OPPOSITES = {"count_include_pad": ("exclude-pad", "exclusive")}
+"""Flags, and what says the opposite elsewhere: OpenVINO, Paddle."""
 
 
 def list_other_attributes(mine: Operator, theirs: Operator, axes: tuple[int, int] | None) -> Told:

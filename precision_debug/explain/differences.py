@@ -4,6 +4,7 @@ baseline's."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from .places import find_place
 from .relations import find_relation
 from .scattered import find_meeting
 from .subject import Subject
-from .units import unit_of
+from .undo import Case
+from .units import is_of_few_bits, unit_of
 from .work import Work
 
 __all__ = ["with_differences"]
@@ -50,11 +52,20 @@ def _add_difference(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit
         return dataclasses.replace(culprit, evidence={**culprit.evidence, **met})
     found = find_place(case.exact, case.wrong, left)
     if not found.keys() & {"base_there", "target_there"}:
-        relation = find_relation(case.exact, case.wrong, inputs, left)
+        relation = find_relation(case.exact, case.wrong, inputs, left, _measure_each_rounding(case))
         if relation and "place" in found and found["differing"] <= HALF * found["elements"]:  # else of them all
             relation["relation_there"] = relation.pop("relation")
         found = {**found, **relation}
     return dataclasses.replace(culprit, evidence={**culprit.evidence, **found}) if found else culprit
+
+
+def _measure_each_rounding(case: Case) -> float:
+    """Return the part of a stretch's error that rounding each of its operators once makes: what one of them does is not
+    told of all of them, where those behind it make it something else. Infinite of one operator, or in a wide type."""
+    many, found = len(case.subject.region_of.get(case.name, ())), case.alone.found.get(case.name)
+    if many < 2 or not is_of_few_bits(case.narrow) or found is None or not found.units:
+        return math.inf
+    return math.sqrt(many) / found.units
 
 
 def _find_first_inside(subject: Subject, name: str) -> dict[str, Any]:

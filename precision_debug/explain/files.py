@@ -19,7 +19,7 @@ from ..onnx.types import shortest_float
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
-from .attributes import find_flattened, find_guilty_attributes, list_other_attributes
+from .attributes import find_flattened, find_guilty_attributes, list_opposite_flags, list_other_attributes
 from .exchanged import find_most_left
 from .held_constants import open_stored
 from .introduced import Alone
@@ -443,6 +443,9 @@ def _add_inner_operator(difference: Evidence, meta: TensorMeta) -> Evidence:
     """With the operator inside a fused region that it is of: the region is called after its last one."""
     if difference["what"] not in {say("an_attribute"), say("a_constant")}:
         return difference
+    if getattr(difference["name"], "code", "") == "read_as":
+        named = say("read_as_of", **difference["name"].args, type=meta.told_type, at=meta.name)
+        return {**difference, "name": named}
     return {**difference, "name": f"{difference['name']} ({meta.told_type} {meta.name})"}
 
 
@@ -691,13 +694,17 @@ def _find_other_attribute(mine: Operator, theirs: Operator) -> Evidence:
 
 def _find_other_word(mine: Operator, theirs: Operator, name: str, case: Case | None) -> Evidence:
     """Return an attribute of which two frameworks' operators have different words, as a Resize of how it counts
-    coordinates, where running it with the target's word makes the error: they may also say the same in other words."""
-    told = {
+    coordinates, or a flag by another name, where running it so makes the error: both may also say the same."""
+    flags = list_opposite_flags(mine, theirs)
+    told: dict[str, tuple[Any, Any]] = {
         key: (first, second) for key, first in sorted(mine.attributes.items())
         if isinstance(first, str) and isinstance(second := theirs.attributes.get(key), str) and first != second
     }  # fmt: skip
+    told |= {key: (first, second) for key, (_, first, second) in flags.items()}
     found = find_guilty_attributes(case, name, told) if case is not None else {}
-    return found if found.get("left") is not None else {}
+    if found.get("left") is None or found["name"] not in flags:
+        return found if found.get("left") is not None else {}
+    return {**found, "name": say("read_as", name=found["name"], other=flags[found["name"]][0])}
 
 
 _OFF = {"exclusive", "reverse"}

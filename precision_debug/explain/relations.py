@@ -6,6 +6,7 @@ Each relation is tried on the results of the same inputs, and told where it leav
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,19 +33,23 @@ _FOR_EACH = 2
 """Numbers for each one that is fitted, at the least: to a single one anything fits."""
 
 
-def find_relation(exact: Array, wrong: Array, inputs: Mapping[str, Array], left: float) -> dict[str, Any]:
+def find_relation(
+    exact: Array, wrong: Array, inputs: Mapping[str, Array], left: float, fitted: float = math.inf
+) -> dict[str, Any]:  # fmt: skip
     """Return how one array is made of the other or of what an operator reads, in words, and the part of the error that
     is left so; {} where nothing that was tried leaves as little as ``left``, or where either holds NaN or Inf.
 
-    exact, wrong: float64 of one shape. inputs: by name.
+    exact, wrong: float64 of one shape. inputs: by name. fitted: what may be left at most where each place of an axis
+    has a number of its own: these come near to much that is something else.
     """
     own = float(np.linalg.norm(wrong - exact))
     if not np.isfinite(own) or not own or exact.size < _FOR_EACH:
         return {}
     with np.errstate(all="ignore"):
-        for word, made in _list_relations(exact, wrong, inputs):
+        tried = ((left, _list_relations(exact, wrong, inputs)), (min(left, fitted), _list_along_axes(exact, wrong)))
+        for most, (word, made) in ((most, one) for most, several in tried for one in several):
             remains = float(np.linalg.norm(wrong - made)) / own
-            if remains <= left:
+            if remains <= most:
                 return {"relation": word, "left": remains}
     return {}
 
@@ -65,6 +70,10 @@ def _list_relations(exact: Array, wrong: Array, inputs: Mapping[str, Array]) -> 
             share = _fit(given, wrong - exact, None)
             yield say("and_times_an_input", factor=float(share.item()), name=name), exact + share * given
     yield from _list_parts(exact, wrong, inputs)
+
+
+def _list_along_axes(exact: Array, wrong: Array) -> Iterator[tuple[Any, Array]]:
+    """Yield the same with a number for each place of the other axes."""
     for axis in range(exact.ndim):
         if exact.shape[axis] >= _FOR_EACH:
             yield say("more_along_an_axis", axis=axis), exact + (wrong - exact).mean(axis, keepdims=True)

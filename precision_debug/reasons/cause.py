@@ -163,6 +163,9 @@ THINGS: Mapping[str, Wording] = {
         "其未处于网格两端的全部结果（{elements} 个中的 {count} 个）",
     ),
     "some_results": Wording("{count} of its {elements} results", "其 {elements} 个结果中的 {count} 个"),
+    "read_as_of": Wording(
+        "{name} of {type} {at} ({other} in the target's file)", "{type} {at} 的 {name}（目标文件中为 {other}）"
+    ),
     "constants_alone": Wording("constants", "常量"),
     "constant_named": Wording("constant {name}", "常量 {name}"),
     "a_result": Wording("what has the name", "名称所指的张量："),

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import registry
 from ..reasons import CORE, Plain, Reason, Text, Wording, arguments_of, fill_template, split
+from ..reasons.cause import THINGS
 from ..records import Row
 from ..registry import find_wording, reasons_of
 from .columns import Column
@@ -148,7 +149,26 @@ def _recognise_sentence(text: str) -> Reason:
             return Reason(text, code)
         if name and text.startswith(head) and text.endswith(tail) and len(text) > len(head) + len(tail):
             return Reason(text, code, {name: _recognise_sentence(text[len(head) : len(text) - len(tail)])})
+    for code, pattern in _list_patterns():
+        if found := pattern.fullmatch(text):
+            return Reason(text, code, {name: _recognise_sentence(part) for name, part in found.groupdict().items()})
     return Reason(text)
+
+
+@functools.cache
+def _list_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Code and pattern of each wording of evidence with several plain arguments and words enough to know it by, the
+    longest first."""
+    found = []
+    for code, known in THINGS.items():
+        literal = re.sub(r"\{[^}]*\}", "", known.en)
+        if ":" not in known.en.replace(": ", "") and len(arguments_of(known.en)) > 1 and len(literal) > _KNOWN_BY:
+            found.append((len(literal), code, re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(known.en))))
+    return tuple((code, re.compile(pattern)) for _, code, pattern in sorted(found, reverse=True))
+
+
+_KNOWN_BY = 12
+"""Letters beside its arguments from which on a wording is no other text."""
 
 
 @functools.cache
