@@ -33,7 +33,8 @@ from .operator_facts import (
     list_fixed,
 )
 from .operators import MOVE, plain_type
-from .subject import Subject, find_converted_type, list_between, list_made_of
+from .stretch_constants import ONE, collect_constants, find_only_other_constant, hold_same_numbers, list_forms
+from .subject import Subject, find_converted_type, list_made_of
 from .undo import LEFT, Case, measure_left_of, measure_left_when
 from .units import BEYOND, NARROW, is_of_few_bits, unit_of
 
@@ -88,6 +89,7 @@ def find_file_difference(subject: Subject, name: str, case: Case | None = None) 
             )  # fmt: skip
             if not difference and meta.name == name and case is not None:
                 difference = _prove_constant(case, _compare_region_constants(subject, name, mine, theirs) or ())
+                difference = difference or find_only_other_constant(case, mine, theirs)
         elif (
             mine.op_type != theirs.op_type
             and (constants := _compare_region_constants(subject, name, mine, theirs)) is not None
@@ -147,7 +149,7 @@ def _find_left_out(subject: Subject, case: Case) -> Evidence:
 def _operator_behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:
     """Return the target's operator of a tensor; what a cast, or a quantisation, reads where the baseline has none: a
     converted file's outputs."""
-    found, carry = target.operator(name), _ONE | {"QuantizeLinear", "DequantizeLinear"}
+    found, carry = target.operator(name), ONE | {"QuantizeLinear", "DequantizeLinear"}
     while found is not None and mine is not None and plain_type(found.op_type) in carry - {plain_type(mine.op_type)}:
         further = target.operator(found.reads[0]) if len(found.reads) == 1 else None
         if further is None:
@@ -201,46 +203,23 @@ def _compare_region_constants(
 ) -> list[_Pair] | None:
     """Return the constants that differ between one operator and the several in its place. Pairs are made by what is
     really read, whatever names and layouts say; None where either side reads constants beyond such pairs."""
-    baseline, target = subject.operators()
-    own = {} if plain_type(theirs.op_type) in _ONE else {key: np.asarray(v) for key, v in mine.parameters.items()}
-    there = {} if plain_type(mine.op_type) in _ONE else {key: np.asarray(v) for key, v in theirs.parameters.items()}
-    partner = {base: target_name for target_name, base in subject.partner.items()}
-    for meta in subject.region_of.get(name, ()):
-        found = baseline.operator(meta.name)
-        own |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
-        found = target.operator(partner[meta.name]) if target is not None and meta.name in partner else None
-        there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
-    there_too = partner.get(name, name)
-    for made in (there_too, *list_between(subject, there_too)) if there_too in subject.targets else ():
-        found = target.operator(made) if target is not None else None
-        there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
-    own = {key: value for key, value in own.items() if value.dtype.kind == "f" and value.size > 1}
-    spare = {key: value for key, value in there.items() if value.dtype.kind == "f" and value.size > 1}
+    own, spare = collect_constants(subject, name, mine, theirs)
     left: dict[str, Array] = {}
     for key, value in own.items():
-        same = next((other for other, one in spare.items() if _hold_same_numbers(value, one)), "")
+        same = next((other for other, one in spare.items() if hold_same_numbers(value, one)), "")
         if same:
             del spare[same]
         else:
             left[key] = value
     pairs = []
     for key, value in left.items():
-        turned = [(other, form) for other, one in spare.items() for form in _list_forms(one, value.shape)]
+        turned = [(other, form) for other, one in spare.items() for form in list_forms(one, value.shape)]
         if not turned:
             return None
         other, form = min(turned, key=lambda pair: float(np.linalg.norm(pair[1].astype(np.float64) - value)))
         del spare[other]
         pairs.append(_Pair(key=key, base=value, other=other, target=form))
     return None if spare else pairs
-
-
-_ONE = frozenset({"Identity", "Cast"})
-
-
-def _list_forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
-    for order in itertools.permutations(range(array.ndim)) if array.ndim <= 4 else [tuple(range(array.ndim))]:
-        if (turned := array.transpose(order)).shape == shape:
-            yield turned
 
 
 def _exchange_constants(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
@@ -426,7 +405,7 @@ def _find_operator_before_constant(
         found = side.operator(read)
         if made is None or made.inputs or found is None or not _acts(found.op_type):
             continue
-        if any(_hold_same_numbers(one, np.asarray(held)) for one in spare for held in found.parameters.values()):
+        if any(hold_same_numbers(one, np.asarray(held)) for one in spare for held in found.parameters.values()):
             sides = (found.op_type, say("is_missing")) if ahead else (say("is_missing"), found.op_type)
             return {"what": say("an_operator"), "name": read, "base": sides[0], "target": sides[1]}
     return {}
@@ -653,8 +632,8 @@ def _find_other_constant(mine: Operator, theirs: Operator) -> Evidence:
     own = {key: np.asarray(value) for key, value in mine.parameters.items()}
     others = [array for array in map(np.asarray, theirs.parameters.values()) if array.dtype.kind == "f"]
     own = {key: array for key, array in own.items() if array.dtype.kind == "f" and array.size > 1}
-    apart = {key: array for key, array in own.items() if not any(_hold_same_numbers(array, one) for one in others)}
-    spare = [one for one in others if not any(_hold_same_numbers(array, one) for array in own.values())]
+    apart = {key: array for key, array in own.items() if not any(hold_same_numbers(array, one) for one in others)}
+    spare = [one for one in others if not any(hold_same_numbers(array, one) for array in own.values())]
     for key, array in apart.items():
         one = next((one for one in spare if one.shape == array.shape), None)
         if one is not None:
@@ -727,15 +706,6 @@ def _list_number_attributes(operator: Operator) -> dict[str, tuple[float, ...]]:
 def _shorten_values(values: tuple[float, ...]) -> Any:
     whole = [int(one) if one == int(one) else shortest_float(one) for one in values]
     return whole[0] if len(whole) == 1 else whole
-
-
-def _hold_same_numbers(first: Array, second: Array) -> bool:
-    """Return whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
-    if first.size != second.size:
-        return False
-    b, t = (np.squeeze(array).astype(np.float64) for array in (first, second))
-    turned = [t, t.T] if b.ndim == 2 else [t]
-    return any(b.shape == one.shape and np.allclose(one, b, rtol=2e-3, atol=1e-6) for one in turned)
 
 
 def _compare_operators(

@@ -122,8 +122,11 @@ def with_moved_constants(explanation: Explanation, subject: Subject) -> Explanat
     two kinds come in execution order: none of them is wrong by itself, and the first is where to look."""
     moved, scaled = dict[str, Culprit](), dict[str, Culprit]()
     held: dict[Any, list[tuple[str, str]]] = {}
-    for one in explanation.culprits:
-        if (pair := _find_pair(subject, one)) is None:
+    for plain in explanation.culprits:
+        one, pair = _name_scales(subject, plain)
+        if one is not plain:
+            scaled[one.name] = one
+        if (pair := pair or _find_pair(subject, one)) is None:
             continue
         key, base, target = pair
         if (factor := _find_factor(base, target)) is not None:
@@ -186,13 +189,41 @@ def _find_pair(subject: Subject, culprit: Culprit) -> tuple[str, Array, Array] |
     return None
 
 
-def _iterate_pairs(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
+def _name_scales(subject: Subject, culprit: Culprit) -> tuple[Culprit, tuple[str, Array, Array] | None]:
+    """Return a culprit whose constant both files hold as the same integers with the scales that differ in its place,
+    and both sides' scales; the culprit itself elsewhere."""
+    told = culprit.evidence
+    if culprit.cause != "files_differ" or told.get("what") != say("a_constant") or not told.get("at"):
+        return culprit, None
+    for mine, theirs in _iterate_operators(subject, culprit.name):
+        for key, other, *_ in pair_parameters(mine, theirs):
+            ours, there = mine.stored.get(key), theirs.stored.get(other)
+            if ours is None or there is None or str(told["name"]).partition(" (")[0] != key:
+                continue
+            pairs = [(ours.integers, there.integers), (np.asarray(ours.zero_point), np.asarray(there.zero_point))]
+            base, target = (np.asarray(one.scale).reshape(-1) for one in (ours, there))
+            if base.shape == target.shape and all(np.array_equal(*pair) for pair in pairs):
+                found = find_first_difference(key, base, target)
+                rest = {name: one for name, one in told.items() if name != "beyond"}
+                evidence = {**rest, **found, "what": say("a_scale"), "name": told["name"]}
+                named = dataclasses.replace(culprit, evidence=evidence)
+                return (named, (key, base, target)) if found else (culprit, None)
+    return culprit, None
+
+
+def _iterate_operators(subject: Subject, name: str) -> Iterator[tuple[Operator, Operator]]:
+    """Yield the operators of a region, each with the target's."""
     baseline, target = subject.operators()
     row = subject.row_of.get(name)
     for meta in subject.region_of.get(name, ()):
-        mine = baseline.operator(meta.name)
         there = row.target_name if row is not None and meta.name == name else meta.name
-        theirs = target.operator(there) if target is not None else None
+        mine, theirs = baseline.operator(meta.name), target.operator(there) if target is not None else None
+        if mine is not None and theirs is not None:
+            yield mine, theirs
+
+
+def _iterate_pairs(subject: Subject, name: str) -> Iterator[tuple[str, Array, Array]]:
+    for mine, theirs in _iterate_operators(subject, name):
         for key, _, first, second in pair_parameters(mine, theirs):
             yield key, first, second
 

@@ -166,6 +166,7 @@ THINGS: Mapping[str, Wording] = {
     "read_as_of": Wording(
         "{name} of {type} {at} ({other} in the target's file)", "{type} {at} 的 {name}（目标文件中为 {other}）"
     ),
+    "a_scale": Wording("scale of constant", "常量比例"),
     "constants_alone": Wording("constants", "常量"),
     "constant_named": Wording("constant {name}", "常量 {name}"),
     "a_result": Wording("what has the name", "名称所指的张量："),
