@@ -224,6 +224,23 @@ def test_what_has_to_be_minded_of_a_pass_takes_one_line_of_six(monkeypatch: pyte
         assert all(word in said for word in words[:count])
 
 
+@pytest.mark.parametrize("more", ["of both sides", "three numbers"])
+def test_whatever_is_minded_of_a_pass_takes_one_line(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    """A float16 file that both sides compute in float32, and a compiled module in BF16, took seven lines."""
+    rows = tuple(make_row(number, 1e-5, is_output=number == 7) for number in range(8))
+    values: dict[str, Any] = {"exact_base": 4e-8, "exact_target": 4e-8, "apart": 0.0}
+    notes = (say("beside_float64", baseline="one", target="other", **values),) if more == "three numbers" else tuple(
+        say("output_padding", name=name, axis=1, count=8, of_target=True) for name in ("y", "z")
+    )  # fmt: skip
+    calm = dataclasses.replace(make_report(0), rows=rows, scores={}, scored=0, notes=notes)
+    doubts = (Doubt(code="not_fp32", values={"mode": "ort_fp32", "detail": "bfloat16 (1)"}),)
+    calm = dataclasses.replace(calm, target=dataclasses.replace(calm.target, doubts=doubts if len(notes) == 1 else ()))
+    for language, words in (("en", ("float64", "z has 8 more")), ("zh", ("float64", "多出 8 个"))):
+        said = printed(calm, monkeypatch, 400, language, terminal=False)
+        assert len(said.splitlines()) <= 6
+        assert words[more != "three numbers"] in said
+
+
 @pytest.mark.parametrize("more", ["an infinity inside", "tokens that flip", "three numbers"])
 def test_what_a_pass_has_to_tell_takes_the_place_of_its_counts(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
     """A mask of the target alone, a language model in BF16 and a compiled module took seven lines although nothing was

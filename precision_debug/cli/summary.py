@@ -136,8 +136,11 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     tensors, *covered = _coverage_lines(report)
     notes, inside = list(_note_lines(report)), list(_failure_lines(report))
     asked, wider = list(_note_lines(report, _TOLD_OF_A_PASS)), [line for line in notes if line.label == _MIND]
-    if minded := [line for line in covered if line.label == _MIND]:  # one line of all that is to be minded
-        wider = [_join_lines([*minded, *wider])]
+    if minded := [*(line for line in covered if line.label == _MIND), *wider]:  # one line of all that is to be minded
+        beside = [line for line in _note_lines(report, frozenset({"beside_float64"})) if line in asked]  # nobody asked
+        wider = [_join_lines([*minded, *beside])]
+    else:
+        beside = []
     folded = [*proven[1:], *(inside if proven else [])]
     told = inside if report.first_mismatch is not None else []
     outcome = list(_outcome_lines(report))
@@ -157,7 +160,7 @@ def _passing_lines(report: Report) -> Iterator[Line]:
     if not told and not proven:
         yield from inside
     yield from scores
-    yield from asked
+    yield from (line for line in asked if line not in beside)
 
 
 def _join_lines(lines: Sequence[Line]) -> Line:
