@@ -164,8 +164,10 @@ def _passing_lines(report: Report) -> Iterator[Line]:
 
 
 def _join_lines(lines: Sequence[Line]) -> Line:
-    text = Text(" ".join(line.text.en for line in lines), "".join(line.text.zh for line in lines))
-    return dataclasses.replace(lines[0], text=text)
+    *before, last = (line.text for line in lines)  # a note is no whole sentence
+    en = "".join(f"{one.en} " if one.en.endswith(".") else f"{one.en}; " for one in before)
+    zh = "".join(one.zh if one.zh.endswith("。") else f"{one.zh}；" for one in before)
+    return dataclasses.replace(lines[0], text=Text(f"{en}{last.en}", f"{zh}{last.zh}"))
 
 
 def _answer_lines(report: Report) -> Iterator[Line]:
