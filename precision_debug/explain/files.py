@@ -423,7 +423,8 @@ def _add_inner_operator(difference: Evidence, meta: TensorMeta) -> Evidence:
     if difference["what"] not in {say("an_attribute"), say("a_constant")}:
         return difference
     if getattr(difference["name"], "code", "") == "read_as":
-        named = say("read_as_of", **difference["name"].args, type=meta.told_type, at=meta.name)
+        key, other = (difference["name"].args[part] for part in ("name", "other"))
+        named = say("read_as_of", name=key, other=other, type=meta.told_type, at=meta.name)
         return {**difference, "name": named}
     return {**difference, "name": f"{difference['name']} ({meta.told_type} {meta.name})"}
 
