@@ -171,11 +171,6 @@ class TensorMeta:
     rank: int | None = None
     given_by: str = ""
 
-    @property
-    def told_type(self) -> str:
-        """What its operator is called beside its name."""
-        return self.given_by or self.op_type
-
 
 @dataclass(frozen=True, kw_only=True)
 class MetricChange:

@@ -179,7 +179,7 @@ def find_turned_flag(case: Case, most: float) -> dict[str, Any]:
         left = _measure_left(case, meta.name, {key: not value})
         if left is not None and left <= most:
             told = _describe({key: (value, not value)})
-            return {**told, "name": f"{key} ({meta.told_type} {meta.name})", "left": left}
+            return {**told, "name": f"{key} ({meta.given_by or meta.op_type} {meta.name})", "left": left}
     return {}
 
 
@@ -219,7 +219,7 @@ def _list_exchanged_attributes(
         for key, value in one.attributes.items():
             others = [held[key]] if key in held and type(held[key]) is type(value) else []
             others += [other for other in held.values() if isinstance(value, float) and isinstance(other, float)]
-            where = f" ({meta.told_type} {meta.name})" if len(region) > 1 else ""
+            where = f" ({meta.given_by or meta.op_type} {meta.name})" if len(region) > 1 else ""
             for text, other in {repr(other): other for other in others}.items():
                 if text != repr(value):
                     told = {**_describe({key: (value, other)}), "name": f"{key}{where}"}

@@ -424,9 +424,9 @@ def _add_inner_operator(difference: Evidence, meta: TensorMeta) -> Evidence:
         return difference
     if getattr(difference["name"], "code", "") == "read_as":
         key, other = (difference["name"].args[part] for part in ("name", "other"))
-        named = say("read_as_of", name=key, other=other, type=meta.told_type, at=meta.name)
+        named = say("read_as_of", name=key, other=other, type=meta.given_by or meta.op_type, at=meta.name)
         return {**difference, "name": named}
-    return {**difference, "name": f"{difference['name']} ({meta.told_type} {meta.name})"}
+    return {**difference, "name": f"{difference['name']} ({meta.given_by or meta.op_type} {meta.name})"}
 
 
 def _operators_in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:

@@ -80,7 +80,8 @@ def operators_of(subject: Subject, name: str) -> tuple[TensorMeta, ...]:
 
 def name_types(subject: Subject, name: str) -> tuple[str, ...]:
     """Return the types of a tensor's operators as they are told."""
-    return tuple(meta.told_type for meta in operators_of(subject, name)) or (subject.row_of[name].op_type,)
+    found = tuple(meta.given_by or meta.op_type for meta in operators_of(subject, name))
+    return found or (subject.row_of[name].op_type,)
 
 
 def list_fixed(subject: Subject) -> set[str]:
@@ -227,7 +228,7 @@ def _find_other_number(subject: Subject, ours: list[TensorMeta], theirs: list[Te
         for key in sorted(first.keys() & second.keys()):
             b, t = first[key], second[key]
             if isinstance(b, int | float) and isinstance(t, int | float) and not math.isclose(b, t, rel_tol=2e-3):
-                told = f"{key} ({meta.told_type} {meta.name})"
+                told = f"{key} ({meta.given_by or meta.op_type} {meta.name})"
                 return {"what": say("an_attribute"), "name": told, "base": str(b), "target": str(t)}
     return {}
 

@@ -431,9 +431,10 @@ class CheckTarget:
 
     def _row_of(self, op_type: str, key: str, base_name: str, how: Way, pair: Pair | None) -> Row:
         """Of a pair, without numbers."""
+        base = pair.base if pair is not None else None
         return Row(
             index=len(self._rows),
-            op_type=pair.base.told_type if pair is not None else self.baseline.op_type(base_name, op_type),
+            op_type=self.baseline.op_type(base_name, op_type) if base is None else base.given_by or base.op_type,
             name=base_name,
             status=Status.PASS,
             target_name=key,
