@@ -397,7 +397,8 @@ def test_what_an_ir_is_told_otherwise_than_its_source_is_no_coarse_type(
     report = precision_debug.compare(file, baseline_model=source, run_mode=mode, baseline="ort_fp32", inputs=g.feeds)
     assert report.explanation is not None
     first = report.explanation.culprits[0]
-    assert first.cause == cause
+    tried = mode == "ov_fp32"  # what is told there is tried in its place, and nothing is left where nothing is rounded
+    assert first.cause == ("files_differ" if tried else cause)
     assert not name or (str(first.evidence["name"]).startswith(name) and first.evidence["left"] < 0.05)
 
 

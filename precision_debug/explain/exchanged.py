@@ -68,6 +68,7 @@ def _find_exchange(subject: Subject, alone: Alone, culprit: Culprit, work: Work)
         return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
     told = _find_result(case) or _find_operand(case, work) or _find_turned(case, work)
     told = told or find_untold_attributes(case, find_most_left(case))
+    told = told or find_other_parameter(case, find_most_left(case), work)
     return dataclasses.replace(culprit, cause="files_differ", evidence=told) if told else culprit
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from precision_debug.callsite import CallSite
@@ -31,6 +31,9 @@ _NEAR = 32
 _SAME_NUMBERS = {"alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "to", "_to_copy"}
 _SAME_ORDER = {"expand", "squeeze", "unsqueeze", "view"}
 """Of an argument's numbers in another shape. Where only one of the runs does it, it is looked through."""
+
+_FLAT = {"_unsafe_view", "reshape", "flatten", "unflatten"}
+_TURNS = {"permute", "t", "transpose"}
 
 _PRODUCTS = {"addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "einsum", "linear", "matmul", "mm", "mv"}
 
@@ -272,6 +275,8 @@ class _Pairing:
                 other = base.metas.get(meta.name)
                 if other is not None and (other.call is None) == (meta.call is None):
                     self._join(other, meta)
+        for one, other in _iterate_inputs(base, target, self._claimed, self._same):
+            self._join(one, other, only_numbers=True)
         done: set[int] = set()
         for meta in target.metas.values():
             unit = target.unit_of.get(meta.name)
@@ -282,6 +287,8 @@ class _Pairing:
                 self._place(unit)
             self._as_result(meta)
         self._pair_casts()
+        inputs = {name: one for name, one in self._same.items() if target.metas[name].call is None}
+        self._partner.update(_iterate_alike(base, target, self._partner | inputs))
         found = {
             meta.origin or meta.name: (
                 self._partner[name],
@@ -441,3 +448,63 @@ class _Pairing:
                 left = waiting.get((unit.site, _operator(meta.op_type), partners))
                 if left and "" not in partners:
                     self._join(left.popleft(), meta)
+
+
+def _iterate_inputs(
+    base: _Graph, target: _Graph, claimed: Container[str], joined: Container[str]
+) -> Iterator[tuple[TensorMeta, TensorMeta]]:
+    """Yield inputs of other names that belong together: only one of each run has that shape and type."""
+    sides = [collections.defaultdict[object, list[TensorMeta]](list) for _ in range(2)]
+    for found, graph, known in zip(sides, (base, target), (claimed, joined), strict=True):
+        for meta in graph.metas.values():
+            if meta.op_type == "Input" and meta.name not in known:
+                found[meta.shape, meta.dtype].append(meta)
+    for kind, targets in sides[1].items():
+        if len(targets) == len(sides[0][kind]) == 1:
+            yield sides[0][kind][0], targets[0]
+
+
+def _iterate_alike(base: _Graph, target: _Graph, joined: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield names of what is left that belongs together by what it is computed of: a kept program may know no module
+    calls, and have a function of torch's taken apart. These are tensors that the same operators make of the same ones,
+    and as many on either side. joined: what is paired, the target's name to the baseline's."""
+    known: dict[object, int] = {}
+    bases = _list_alike(base, {name: name for name in joined.values()}, target.at, known)
+    for key, metas in _list_alike(target, joined, base.at, known).items():
+        there = bases.get(key, [])
+        told = [[one.call.settings if one.call else "" for one in side] for side in (there, metas)]
+        if len(there) == len(metas) == 1 or told[0] == told[1]:  # of several, those that are told the same
+            yield from zip((one.name for one in metas), (one.name for one in there), strict=True)
+
+
+def _list_alike(
+    graph: _Graph, joined: Mapping[str, str], theirs: Mapping[_Site, Sequence[_Unit]],
+    known: dict[object, int],
+) -> dict[object, list[TensorMeta]]:  # fmt: skip
+    """Return a run's tensors that are not paired, by what they are computed of. theirs: the other's units. known:
+    numbers of what something is computed of, which the runs share."""
+    numbers: dict[str, int] = {}
+    found: dict[object, list[TensorMeta]] = {}
+    for name, meta in graph.metas.items():
+        reads = meta.call.reads if meta.call is not None else ()
+        read = [numbers[one] for one in meta.inputs if one != name and one in numbers]
+        kind = "turn" if (operator := _operator(meta.op_type)) in _TURNS else operator
+        made: object = (kind, _place(meta), *read, *sorted(reads))
+        if name in joined:
+            made = joined[name]
+        elif (_is_copy(meta) or _keeps_order(meta) or operator in _FLAT) and len(read) + len(reads) == 1:
+            numbers[name] = read[0] if read else known.setdefault(reads, len(known))
+            found.setdefault((kind, meta.shape, meta.dtype, numbers[name]), []).append(meta)
+            continue
+        elif reads and not read and any(
+            one.operators == graph.unit_of[name].operators for one in theirs.get(graph.unit_of[name].site, ())
+        ):
+            made = (id(graph), name)  # a call of both runs, which did not agree in what else it reads
+        elif meta.call is None or not (read or reads):
+            made = (id(graph), name)  # nothing is known of it
+        else:
+            found.setdefault((meta.shape, meta.dtype, made), []).append(meta)
+        numbers[name] = known.setdefault(made, len(known))
+    inside = {meta.name for unit in graph.units if unit.narrows for meta in unit.rows}
+    left = {key: [meta for meta in metas if meta.name not in inside] for key, metas in found.items()}
+    return {key: metas for key, metas in left.items() if metas}
