@@ -727,7 +727,8 @@ def with_outliers(
         ((3, 3), (0.3, 0.25), {"cut": "a"}, ""),
         ((3, 3, 3), (0.4, 0.14, 0.04), {}, "a"), ((3, 3), (0.4, 0.15), {}, "ab"),  # PART, LEAST_PART
         ((3, 3, 5), (0.2, 0.2, 0.09), {}, "ab"), ((3, 3, 5), (0.2, 0.2, 0.11), {}, ""),  # _RATHER
-        ((3, 3), (0.5, 0.4), {"out": 0.05}, "ab"), ((3, 3), (0.45, 0.4), {"out": 0.05}, ""),  # ALONE, of a small error
+        ((3, 3), (0.5, 0.4), {"out": 0.05}, "ab"), ((3, 3), (0.45, 0.4), {"out": 0.05}, "ab"),  # of a small error, too
+        ((3, 3, 5), (0.45, 0.4, 0.3), {"out": 0.05}, ""),  # but for another of some size
     ],
 )  # fmt: skip
 def test_tensors_whose_range_one_channel_takes_count_together(
