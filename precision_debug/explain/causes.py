@@ -350,7 +350,7 @@ def _unless_files_differ(one: _Operator, told: Told) -> Told:
     region reads and makes does not make half of its error; the cause itself elsewhere. Engines write a stretch in other
     operators as well: that is told of an error beyond rounding alone."""
     code, evidence = told
-    if not CAUSES[code].of_type or not evidence.keys() <= {"units", "depth", "ratio", "left"}:
+    if not CAUSES[code].of_type or not evidence.keys() <= {"units", "depth", "ratio", "left", "which"}:
         return told
     if one.subject.quantised_file and find_promise(one.subject.precision).computes not in {"int8", "int4"}:
         return told  # a file that was quantised has other operators everywhere

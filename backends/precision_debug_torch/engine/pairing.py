@@ -184,6 +184,7 @@ class _Graph:
             if unit.narrows:  # its result is no copy of what it has inside
                 self._through.difference_update(meta.name for meta in unit.results().values())
         self.sites = collections.Counter(unit.site for unit in self.units)
+        self.lines = {unit.site[1] for unit in self.units} - {""}
         self._readers: dict[tuple[str, _Site], list[_Unit]] = {}
         self.at: dict[_Site, list[_Unit]] = {}
 
@@ -287,8 +288,9 @@ class _Pairing:
                 self._place(unit)
             self._as_result(meta)
         self._pair_casts()
-        inputs = {name: one for name, one in self._same.items() if target.metas[name].call is None}
-        self._partner.update(_iterate_alike(base, target, self._partner | inputs))
+        if not base.lines & target.lines:  # what ran the same lines of Python belongs together by these
+            inputs = {name: one for name, one in self._same.items() if target.metas[name].call is None}
+            self._partner.update(_iterate_alike(base, target, self._partner | inputs))
         found = {
             meta.origin or meta.name: (
                 self._partner[name],
