@@ -388,3 +388,26 @@ def test_who_reads_a_wrong_tensor_twice_is_judged_on_the_baselines_numbers(tmp_p
     named = [one.name for one in report.explanation.culprits]
     assert named[0] == "bad"
     assert "joined" not in named
+
+
+@pytest.mark.parametrize(("folds", "code"), [(False, "per_channel_in_vain"), (True, "per_channel")])
+def test_scales_of_channels_are_told_only_where_there_are_some(folds: bool, code: str, tmp_path: Path) -> None:
+    """Weights in Constant nodes, as Paddle's exporter writes them, are none to the quantiser unless they are folded."""
+    random = np.random.default_rng(0)
+    weight = onnx.numpy_helper.from_array(random.standard_normal((4, 3, 3, 3)).astype(np.float32), "value")
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Constant", [], ["w"], value=weight),
+            onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4),
+        ],
+        "constants", [onnx.helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
+        [onnx.helper.make_tensor_value_info("y", 1, [1, 4, 8, 8])],
+    )  # fmt: skip
+    path = tmp_path / "constants.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    feeds = {"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)}
+    report = precision_debug.compare(
+        path, run_mode="ort_int8", inputs=feeds, per_channel=True, pre_process=folds, explain="off"
+    )
+    told = [reason.args["how"].code for reason in report.target.notes if "how" in getattr(reason, "args", {})]
+    assert told == [f"onnxruntime.{code}"]

@@ -244,6 +244,12 @@ REASONS = Catalogue("onnxruntime", {
     ),
     "per_channel": Wording("per channel", "逐通道"),
     "per_tensor": Wording("per tensor", "逐张量"),
+    "per_channel_in_vain": Wording(
+        "per tensor (per channel was asked for, and the quantiser made no scale of a channel)",
+        "逐张量（要求逐通道，但量化器未生成任何逐通道的缩放）",
+        "onnxruntime's quantiser takes only initializers for weights: --option pre_process=true makes initializers of"
+        " Constant nodes.",
+    ),
     "per_tensor_opset": Wording(
         "per tensor (per channel needs opset {needs}, but the model has {opset})",
         "逐张量（逐通道需要 opset {needs}，模型为 {opset}）", "Export it with a later opset.",

@@ -106,7 +106,8 @@ def quantise(
         otherwise = _describe_other_way(
             change, refused, folds=fold if fold != first else None, per_tensor=channels and not per_channel
         )
-        notes = settings.notes(change, len(feeds), per_channel, otherwise)
+        in_vain = per_channel and change != "int4" and not _has_scales_of_channels(quantised)
+        notes = settings.notes(change, len(feeds), per_channel, otherwise, in_vain=in_vain)
         return quantised, (*raised_to, *notes, *left)
     if nothing is not None and settings.exclude:
         return source, (say("all_excluded"),)
@@ -167,6 +168,14 @@ class _NothingLeft(NothingToQuantise):
             f"the quantiser leaves every operator of it in float{inside}", where=source.path,
             hint="choose a run mode that does (ort_fp16)",
         )  # fmt: skip
+
+
+def _has_scales_of_channels(model: Model) -> bool:
+    """Return whether any number of a quantised model is on a scale of its channel."""
+    scales = {node.input[1] for node in model.proto.graph.node if node.op_type == "DequantizeLinear"}
+    # operators in integers read theirs behind other operands
+    held = {name for node in model.proto.graph.node for name in node.input if name.endswith("_scale")}
+    return any(one.name in scales | held and np.prod(one.dims) > 1 for one in model.proto.graph.initializer)
 
 
 def _describe_other_way(
@@ -450,9 +459,13 @@ class _Settings:
         self.op_types: tuple[str, ...] = setting(options, "op_types")
         self.block: int = setting(options, "block_size")
 
-    def notes(self, change: str, count: int, channels: bool, otherwise: Reason) -> tuple[Reason, ...]:
-        """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""
+    def notes(
+        self, change: str, count: int, channels: bool, otherwise: Reason, *, in_vain: bool
+    ) -> tuple[Reason, ...]:
+        """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are. in_vain:
+        the quantiser was asked for channels and made none."""
         how = say("per_channel") if channels else say("per_tensor")
+        how = say("per_channel_in_vain") if in_vain else how
         more = (otherwise,) if otherwise else ()
         if change == "int8_dynamic":
             return say("quantised_dynamic", weight=self.weight, how=how), *more
