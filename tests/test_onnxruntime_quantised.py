@@ -398,10 +398,12 @@ def test_scales_of_channels_are_told_only_where_there_are_some(folds: bool, code
     graph = onnx.helper.make_graph(
         [
             onnx.helper.make_node("Constant", [], ["w"], value=weight),
-            onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4),
+            onnx.helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4),
+            onnx.helper.make_node("Div", ["c", "size_scale"], ["y"]),
         ],
         "constants", [onnx.helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
         [onnx.helper.make_tensor_value_info("y", 1, [1, 4, 8, 8])],
+        [onnx.numpy_helper.from_array(random.uniform(0.5, 1, (4, 1, 1)).astype(np.float32), "size_scale")],
     )  # fmt: skip
     path = tmp_path / "constants.onnx"
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)

@@ -213,11 +213,11 @@ def _import_transformers() -> bool:
 def _from_program(path: str) -> Model:
     import torch
 
-    from .engine.program import count_rows, stand_ins, without_records
+    from .engine.program import count_rows, make_stand_ins, without_records
 
     program = load_program(path)
     saved, limits = program.example_inputs, count_rows(program)
-    args, kwargs = saved or stand_ins(program)
+    args, kwargs = saved or make_stand_ins(program)
     with _silence_torch():
         try:
             module: Any = torch.export.unflatten(program)

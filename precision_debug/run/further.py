@@ -1,8 +1,9 @@
-"""Who else is to blame, by what the engine does with those kept in higher precision who are named already.
+"""Which further operators are at fault, by running the engine with the named ones kept in higher precision.
 
 Beside a large error a smaller one is not seen: of two branches that both lose, the louder one alone makes most of it.
-So where a fix keeps more than who is named, these are kept, and if much is left another comparison tells whose that is.
-And who is named beside the first is withdrawn where keeping him does nothing, neither alone nor beside the fix.
+So where a fix keeps more operators than are named, the named ones are kept, and if much of the error is left, another
+comparison tells which operator makes it. One that is named beside the first is withdrawn where keeping it takes nothing
+off, neither alone nor beside the fix.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ __all__ = ["confirm_further", "does_nothing"]
 def confirm_further(
     finder: FixFinder, culprits: Sequence[Culprit], kept: ToKeep, alone: Mapping[str, KeptAlone]
 ) -> tuple[Culprit, ...]:
-    """Return the culprits without those whose keeping does nothing on the engine, with those who are found once these
-    are kept, as far as the fix keeps them.
+    """Return the culprits without those that take nothing off on the engine when they are kept, and with those that are
+    found once the others are kept, as far as the fix keeps them.
 
     alone: what the target leaves with single ones kept, by name."""
     if kept.state not in ("mended", "lessened") or kept.in_vain is not None:
@@ -56,8 +57,8 @@ def _is_refuted(finder: FixFinder, culprit: Culprit, offered: Kept, alone: Mappi
 
 
 def _find_next(finder: FixFinder, named: Sequence[Culprit], offered: Kept) -> Culprit | None:
-    """Return who makes most of what is left with those kept who are named; None where that is as expected, or nobody
-    does whom the fix keeps, or keeping him does not halve it."""
+    """Return the operator that makes most of what is left with the named ones kept; None where that is as expected,
+    where the fix keeps no such operator, or where keeping it does not halve what is left."""
     precision = finder.keepable.target.precision
     names = names_to_keep([one for one in named if is_mended(one.cause, precision)], precision)
     theirs = finder.keepable.around(names)

@@ -106,7 +106,7 @@ def quantise(
         otherwise = _describe_other_way(
             change, refused, folds=fold if fold != first else None, per_tensor=channels and not per_channel
         )
-        in_vain = per_channel and change != "int4" and not _has_scales_of_channels(quantised)
+        in_vain = per_channel and change != "int4" and not _has_scales_of_channels(quantised, model)
         notes = settings.notes(change, len(feeds), per_channel, otherwise, in_vain=in_vain)
         return quantised, (*raised_to, *notes, *left)
     if nothing is not None and settings.exclude:
@@ -170,12 +170,11 @@ class _NothingLeft(NothingToQuantise):
         )  # fmt: skip
 
 
-def _has_scales_of_channels(model: Model) -> bool:
-    """Return whether any number of a quantised model is on a scale of its channel."""
-    scales = {node.input[1] for node in model.proto.graph.node if node.op_type == "DequantizeLinear"}
-    # operators in integers read theirs behind other operands
-    held = {name for node in model.proto.graph.node for name in node.input if name.endswith("_scale")}
-    return any(one.name in scales | held and np.prod(one.dims) > 1 for one in model.proto.graph.initializer)
+def _has_scales_of_channels(quantised: Model, model: Model) -> bool:
+    """Return whether the quantiser gave any constant of a model a scale for each channel."""
+    own = {one.name for one in model.proto.graph.initializer}  # a scale that the model itself has is none of a channel
+    made = (one for one in quantised.proto.graph.initializer if one.name not in own)
+    return any(one.name.endswith("_scale") and np.prod(one.dims) > 1 for one in made)
 
 
 def _describe_other_way(
@@ -464,8 +463,7 @@ class _Settings:
     ) -> tuple[Reason, ...]:
         """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are. in_vain:
         the quantiser was asked for channels and made none."""
-        how = say("per_channel") if channels else say("per_tensor")
-        how = say("per_channel_in_vain") if in_vain else how
+        how = say("per_channel_in_vain") if in_vain else say("per_channel") if channels else say("per_tensor")
         more = (otherwise,) if otherwise else ()
         if change == "int8_dynamic":
             return say("quantised_dynamic", weight=self.weight, how=how), *more

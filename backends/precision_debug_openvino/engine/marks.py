@@ -61,7 +61,8 @@ def list_surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
 
 
 def put_behind_codes(graph: Graph, keys: Sequence[Key]) -> list[Key]:
-    """Return the same, in place of codes what is made of them; without those of which no number is made."""
+    """Return where to tap in place of tensors of codes: at the numbers that are made of each, and nowhere for codes of
+    which none are made. Other tensors stay as they are."""
     readers: dict[Key, Value] = {}
     for value in graph.computed():
         for key in value.reads if value.op_type in DEQUANTISES else ():

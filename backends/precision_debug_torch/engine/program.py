@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["cast_program", "count_rows", "stand_ins", "without_records"]
+__all__ = ["cast_program", "count_rows", "make_stand_ins", "without_records"]
 
 
 def without_records(module: Any) -> None:
@@ -56,7 +56,7 @@ def cast_program(module: Any, dtype: torch.dtype) -> int:
     return changed
 
 
-def stand_ins(program: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def make_stand_ins(program: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments and keyword arguments of a program that was saved without its example inputs: zeros of the types
     and sizes that it was exported for, the smallest size where one is left open."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
